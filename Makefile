@@ -1,0 +1,42 @@
+# gpufleet.sglang: what can be done in a checkout. Each target installs what it needs; `make` alone lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long lint unit sanity molecule build readme venv clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+demo: venv ## the main job on a test host of this machine: plan, deploy, prove, refuse, go back
+	@bash tools/demo.sh
+
+test: venv ## all tests, with minutes per part
+	@.venv/bin/python tools/run_parts.py
+
+test-long: venv ## the same with the parts that take long
+	@.venv/bin/python tools/run_parts.py --long
+
+lint: venv ## ruff, ansible-lint (production), rules of the house
+	@bash tools/lint.sh
+
+unit: venv ## unit tests on each ansible-core found: seconds, no root, no network
+	@bash tools/unit.sh
+
+sanity: venv ## ansible-test sanity on each ansible-core found, without ignores
+	@.venv/bin/python tools/run_parts.py --only $$(bash tools/venv.sh --cores | sed 's/^/sanity-/')
+
+molecule: venv ## the scenarios on test hosts (S=name for one)
+	@bash tools/molecule.sh $(S)
+
+build: venv ## the release archive in .build/
+	@bash tools/build.sh
+
+readme: venv ## the READMEs of the roles and the tables of the top README, from the specs
+	@.venv/bin/python tools/readme.py
+
+venv:
+	@bash tools/venv.sh
+
+clean: ## removes test hosts, images and caches that these targets made
+	@if [ -f molecule/shared/hosts/hosts.sh ]; then bash molecule/shared/hosts/hosts.sh clean; fi
+	rm -rf .build .venv .venv-core* .ansible .hypothesis .pytest_cache .ruff_cache
+	@find . -name __pycache__ -prune -exec rm -rf {} +

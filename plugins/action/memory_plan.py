@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The planner runs on the controller: it needs no connection, changes nothing and is the same in check mode."""
+
+from __future__ import annotations
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget import plan
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_options import (
+    WAY_OUT,
+    argument_spec,
+    plan_input,
+)
+
+
+def numbers_first(args, spec):
+    """Return a sentence about a number that is no number, or None.
+
+    The validator would turn a boolean into 1 and say less about a text.
+    """
+    for name, option in spec.items():
+        value = args.get(name)
+        if option["type"] not in ("int", "float") or value is None:
+            continue
+        wanted = "a whole number" if option["type"] == "int" else "a number"
+        try:
+            number = float(value)
+            whole = option["type"] == "float" or number == int(number)
+            good = whole and not isinstance(value, bool)
+        except (TypeError, ValueError, OverflowError):
+            good = False
+        if not good:
+            return f"Expected {wanted} for {name}, found {value!r}: {WAY_OUT}."
+    return None
+
+
+def plan_of(args):
+    """Return the result of the task for its raw arguments, as a dictionary with C(failed) where they cannot be right."""
+    spec = argument_spec()
+    sentence = numbers_first(args, spec)
+    if sentence:
+        return {"failed": True, "msg": sentence}
+    checked = ArgumentSpecValidator(spec).validate(args)
+    if checked.error_messages:
+        return {"failed": True, "msg": f"The options of memory_plan are not right: {checked.error_messages[0]}."}
+    params = checked.validated_parameters
+    try:
+        result = plan(plan_input(params)).as_dict()
+    except ValueError as error:
+        return {"failed": True, "msg": str(error)}
+    if params.get("server") is not None:
+        result["step"] = next_step_of(result, params)
+    return result
+
+
+def next_step_of(result, params):
+    """Return the next step of the instance as data: C(action), C(values), C(reason)."""
+    # Only a plan for an instance needs it; a bare plan must not depend on the room that judges.
+    from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import next_step
+
+    settings = {
+        "request": params.get("request") or {},
+        "max_attempts": params["max_attempts"],
+        "engine_version": params.get("engine_version"),
+        "problems": [one["sentence"] if isinstance(one, dict) else str(one) for one in params["problems"]],
+        "allow_unproven_plan": params["allow_unproven_plan"],
+    }
+    return next_step(result, params["server"], params["attempts"], settings)
+
+
+class ActionModule(ActionBase):
+    """Plan the memory of a server."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        del tmp
+        result["changed"] = False
+        result.update(plan_of(dict(self._task.args)))
+        return result

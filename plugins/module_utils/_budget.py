@@ -1,0 +1,236 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Room: budget. How memory is divided: fraction and cap, prediction with a band, what it needs and what to do. Private.
+
+Everything here is pure: data in, data out, the same answer for the same input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_explain as explain
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_inputs as known
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_levers as levers
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_reserve as reserve
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_solve as solve
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import BadInput, PlanInput
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_solve import GIB, STEPS
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv import LayoutError
+
+__all__ = ["BadInput", "Plan", "PlanInput", "plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The answer. C(feasible) None: not enough is known, see C(missing)."""
+
+    feasible: bool | None = None
+    fraction: float | None = None
+    fraction_low: float | None = None
+    fraction_high: float | None = None
+    cap_tokens: int | None = None
+    pool_tokens: int | None = None
+    predicted_tokens: int | None = None
+    predicted_tokens_low: int | None = None
+    predicted_tokens_high: int | None = None
+    predicted_headroom_gib: float | None = None
+    predicted_least_free_gib: float | None = None
+    band_gib: float | None = None
+    tokens_that_fit: int | None = None
+    cell_bytes: float | None = None
+    free_before_load_gib: float | None = None
+    free_after_load_gib: float | None = None
+    reserve_gib: float | None = None
+    reserve_needed_gib: float | None = None
+    engine_default: dict | None = None
+    rows: list = field(default_factory=list)
+    levers: list = field(default_factory=list)
+    explanation: str = ""
+    reason: str = ""
+    refusal: str | None = None
+    missing: list = field(default_factory=list)
+    table: list = field(default_factory=list)
+    arguments: dict = field(default_factory=dict)
+    environment: dict = field(default_factory=dict)
+    values: dict = field(default_factory=dict)
+    keys: dict = field(default_factory=dict)
+    engine_version: str | None = None
+    plan_free_gib: float | None = None
+
+    def as_dict(self):
+        return asdict(self)
+
+
+# ---------------------------------------------------------------------------
+# The plan
+# ---------------------------------------------------------------------------
+
+
+def plan(inp):
+    """Return the Plan for a PlanInput. Raises BadInput (one sentence) for what cannot be right."""
+    try:
+        return _plan(inp)
+    except LayoutError as error:
+        raise BadInput(str(error)) from None
+
+
+def _plan(inp):
+    page_size = known.page_size_of(inp.arguments)
+    base = known.base_of(inp)
+    target = known.whole_pages(inp.target_tokens, page_size, up=True) if inp.target_tokens else 0
+    options = solve.candidates(inp, base, target or None)
+    if base.complete:
+        options = [solve.bounded(base, one, target, page_size) for one in options]
+        chosen = solve.choose_candidate(inp, options)
+    else:
+        chosen = options[0]
+    return _assemble(inp, base, options, chosen, target, page_size)
+
+
+def _assemble(inp, base, options, chosen, target, page_size):
+    fraction = solve.choose_fraction(inp, base, chosen) if base.complete else inp.fraction
+    cap = solve.cap_of(inp, page_size)
+    arguments, environment = solve.decided(inp, chosen, fraction, cap, target or None)
+    facts = {
+        "fraction": fraction,
+        "cap_tokens": cap,
+        "cell_bytes": base.cell,
+        "reserve_needed_gib": _rounded(chosen.needed_gib) if base.before else None,
+        "arguments": arguments,
+        "environment": environment,
+        "values": _values(inp, chosen, fraction, cap, target),
+        "keys": inp.keys or known.keys_for(inp, arguments, environment),
+        "engine_version": inp.engine_version,
+        "plan_free_gib": _rounded(base.plan_free_gib),
+        "missing": list(base.missing),
+        "free_before_load_gib": _rounded(base.before.gib) if base.before else None,
+        "free_after_load_gib": _rounded(base.before.gib - base.used.gib) if base.before and base.used else None,
+    }
+    if base.complete:
+        facts.update(_solved(inp, base, options, chosen, fraction, cap, target, page_size))
+    result = Plan(**facts)
+    result = replace(result, rows=explain.rows(base, chosen, result))
+    result = replace(result, refusal=_refusal(inp, base, options, chosen, result))
+    return replace(
+        result,
+        explanation=explain.explanation(inp, base, chosen, result),
+        reason=explain.reason(inp, result),
+        table=explain.table(inp, base, chosen, result),
+    )
+
+
+def _rounded(gib):
+    return None if gib is None else round(gib, 4)
+
+
+def _values(inp, chosen, fraction, cap, target):
+    """The decided values under the names of the role's variables."""
+    return {
+        "mem_fraction_static": fraction,
+        "max_total_tokens": cap,
+        "context_tokens": solve.context_of(inp, target or None),
+        "chunked_prefill_size": chosen.chunk_tokens,
+        "decode_graph_batch": chosen.decode_batch,
+        "allocator_conf": solve.allocator_of(inp),
+        "max_running_requests": inp.max_running_requests,
+        "min_headroom_gib": _rounded(reserve.headroom_floor_gib(chosen.rows, inp.min_headroom_gib)),
+        "min_least_free_gib": _rounded(reserve.least_free_floor_gib(chosen.rows)),
+    }
+
+
+def _solved(inp, base, options, chosen, fraction, cap, target, page_size):
+    """The part of the answer that needs all figures."""
+    unpromised = "target_tokens" in base.missing
+    # A declared fraction that does not work is shown beside the interval of what would.
+    shown = chosen if chosen.works else next((one for one in options if one.works), chosen)
+    solved = {
+        "fraction_low": shown.low_steps / STEPS if shown.low_steps < STEPS and not unpromised else None,
+        "fraction_high": shown.high_steps / STEPS if shown.high_steps > 0 else None,
+        "tokens_that_fit": solve.most_tokens(inp, base, page_size),
+        "engine_default": _engine_default(inp, base, page_size),
+        "levers": levers.levers(inp, base, options, chosen, target, page_size),
+    }
+    if not unpromised:
+        solved["feasible"] = bool(chosen.works if inp.fraction is None else _inside(inp.fraction, chosen))
+    if fraction is None:
+        return solved
+    tokens, low, high = solve.predict(base, fraction, page_size)
+    pool = tokens if cap is None else known.whole_pages(min(tokens, cap), page_size)
+    headroom = base.before.gib - base.used.gib - pool * base.cell / GIB - reserve.ready_gib(chosen.rows)
+    solved.update(
+        predicted_tokens=tokens,
+        predicted_tokens_low=low,
+        predicted_tokens_high=high,
+        pool_tokens=pool,
+        band_gib=_rounded(solve.band_gib(base, fraction)),
+        reserve_gib=_rounded(base.before.gib * (1 - fraction)),
+        predicted_headroom_gib=_rounded(headroom),
+        predicted_least_free_gib=_rounded(headroom - reserve.load_gib(chosen.rows)),
+    )
+    return solved
+
+
+def _inside(fraction, chosen):
+    steps = fraction * STEPS
+    return bool(chosen.works and chosen.low_steps - 1e-6 <= steps <= chosen.high_steps + 1e-6)
+
+
+def _engine_default(inp, base, page_size):
+    """What the engine itself would take for a fraction, and what that would give; None where its rule is not known."""
+    if (
+        inp.device == "cpu"
+        or base.board_mib is None
+        or not version_at_least(inp.engine_version, tables.DEFAULT_FRACTION_SINCE)
+    ):
+        return None
+    chunk, batch = solve.lever_settings(inp, base)[0][:2]
+    situation = solve.situation_of(inp, base, inp.target_tokens, chunk, batch)
+    fraction = reserve.engine_default_fraction(situation, base.board_mib)
+    if fraction is None:
+        return None
+    return {"fraction": fraction, "tokens": solve.predict(base, fraction, page_size)[0]}
+
+
+# ---------------------------------------------------------------------------
+# Refusal
+# ---------------------------------------------------------------------------
+
+
+def _refusal(inp, base, options, chosen, result):
+    """Return the one sentence for which the restart must not happen, with values that would work, or None."""
+    if inp.allow_unproven_plan:
+        return None
+    limit = inp.max_context_tokens
+    if inp.context_tokens is not None and limit is not None and inp.context_tokens > limit:
+        return explain.refuse_context(inp.context_tokens, limit)
+    if inp.target_tokens is not None and result.cap_tokens is not None and result.cap_tokens < inp.target_tokens:
+        return explain.refuse_cap(result.cap_tokens, inp.target_tokens)
+    if result.feasible is not False:
+        return None
+    offer = _offer(inp, base, options)
+    if inp.fraction is None:
+        return explain.refuse_target(inp, base, chosen, result)
+    if inp.target_tokens is not None and result.predicted_tokens_high < inp.target_tokens:
+        return explain.refuse_fraction_short(inp, result, offer)
+    if result.reserve_gib < chosen.certain_gib - 1e-4:
+        return explain.refuse_fraction_unsafe(chosen, result, offer)
+    return None
+
+
+def _offer(inp, base, options):
+    """Return what would work instead of a declared fraction, as {variable: value}; a target when no fraction does."""
+    working = next((one for one in options if one.works), None)
+    if working is not None:
+        values = {"mem_fraction_static": ((working.low_steps + working.high_steps) // 2) / STEPS}
+        if inp.chunk_tokens is None and working.chunk_moved:
+            values["chunked_prefill_size"] = working.chunk_tokens
+        return values
+    return {
+        "mem_fraction_static": "auto",
+        "target_tokens": solve.most_tokens(inp, base, known.page_size_of(inp.arguments)),
+    }

@@ -1,0 +1,272 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Room: budget, its options. One specification for documentation and action, and the checks of values. Private."""
+
+from __future__ import annotations
+
+import math
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import BadInput, PlanInput
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import canonical_arguments, version_key
+
+AUTO = "auto"
+WAY_OUT = "state such a value, or leave the option out"
+
+
+def argument_spec():
+    """Return the specification of the options of memory_plan."""
+    return {
+        "arguments": {"type": "dict", "default": {}},
+        "environment": {"type": "dict", "default": {}},
+        "gpus": {"type": "list", "elements": "dict", "default": []},
+        "geometry": {"type": "dict"},
+        "weight_bytes": {"type": "int"},
+        "draft_weight_bytes": {"type": "int"},
+        "engine_version": {"type": "str"},
+        "target_tokens": {"type": "int", "no_log": False},
+        "measurements": {"type": "list", "elements": "dict", "default": []},
+        "deaths": {"type": "list", "elements": "dict", "default": []},
+        "free_before_load_gib": {"type": "float"},
+        "free_after_load_gib": {"type": "float"},
+        "weights_gib": {"type": "float"},
+        "cell_bytes": {"type": "float"},
+        "context_tokens": {"type": "raw", "no_log": False},
+        "max_context_tokens": {"type": "int", "no_log": False},
+        "pool_policy": {"type": "str", "choices": ["promise", "fill"], "default": "promise"},
+        "mem_fraction_static": {"type": "raw"},
+        "chunked_prefill_size": {"type": "raw"},
+        "allocator_conf": {"type": "raw"},
+        "min_headroom_gib": {"type": "raw"},
+        "min_least_free_gib": {"type": "raw"},
+        "max_running_requests": {"type": "raw"},
+        "allow_unproven_plan": {"type": "bool", "default": False},
+        "device": {"type": "str", "choices": ["cuda", "cpu"]},
+        "own_server_running": {"type": "bool"},
+        "keys": {"type": "dict", "no_log": False},
+        "server": {"type": "dict"},
+        "attempts": {"type": "list", "elements": "dict", "default": []},
+        "request": {"type": "dict"},
+        "problems": {"type": "list", "elements": "raw", "default": []},
+        "max_attempts": {"type": "int", "default": 3},
+    }
+
+
+# ---------------------------------------------------------------------------
+# Values
+# ---------------------------------------------------------------------------
+
+
+def _refuse(name, expected, value):
+    raise BadInput(f"Expected {expected} for {name}, found {value!r}: {WAY_OUT}.")
+
+
+def _number(name, value, expected):
+    """Return a number from a number or its text; booleans, NaN and other texts are refused."""
+    if isinstance(value, bool):
+        _refuse(name, expected, value)
+    if isinstance(value, str):
+        try:
+            value = float(value.strip())
+        except ValueError:
+            _refuse(name, expected, value)
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        _refuse(name, expected, value)
+    return value
+
+
+def real(params, name, above=None, at_least=None):
+    """Return a real number above or at least a bound, or None when the option is not given or auto."""
+    value = params.get(name)
+    if value is None or (isinstance(value, str) and value.strip() == AUTO):
+        return None
+    bound = f"above {above}" if above is not None else f"of at least {at_least}"
+    expected = f"a number {bound}"
+    value = float(_number(name, value, expected))
+    if (above is not None and value <= above) or (at_least is not None and value < at_least):
+        _refuse(name, expected, value)
+    return value
+
+
+def whole(params, name, at_least=1):
+    """Return a whole number, or None when the option is not given or auto."""
+    value = params.get(name)
+    if value is None or (isinstance(value, str) and value.strip() == AUTO):
+        return None
+    expected = f"a whole number of at least {at_least}"
+    number = _number(name, value, expected)
+    if number != int(number) or number < at_least:
+        _refuse(name, expected, value)
+    return int(number)
+
+
+def _fraction(params):
+    value = params.get("mem_fraction_static")
+    if value is None or (isinstance(value, str) and value.strip() == AUTO):
+        return None
+    expected = "a fraction between 0 and 1, such as 0.93, or auto"
+    number = float(_number("mem_fraction_static", value, expected))
+    if not 0 < number < 1:
+        _refuse("mem_fraction_static", expected, value)
+    return number
+
+
+def _chunk(params):
+    """-1 switches chunking off; 0 means nothing to the engine."""
+    value = params.get("chunked_prefill_size")
+    if isinstance(value, str) and value.strip() == AUTO:
+        return None
+    if value is not None and str(value).strip() == "-1":
+        return -1
+    return whole(params, "chunked_prefill_size")
+
+
+def _allocator(params):
+    value = params.get("allocator_conf")
+    if value is None or (isinstance(value, str) and value.strip() == AUTO):
+        return None
+    if not isinstance(value, str):
+        raise BadInput(
+            f"Expected a text such as expandable_segments:True for allocator_conf, found {value!r}:"
+            " give that, an empty text for none, or auto."
+        )
+    return value.strip()
+
+
+# Options that are also arguments of the engine: (option, argument). Stated twice, they must agree.
+STATED_TWICE = (
+    ("mem_fraction_static", "mem-fraction-static"),
+    ("chunked_prefill_size", "chunked-prefill-size"),
+    ("context_tokens", "context-length"),
+    ("max_running_requests", "max-running-requests"),
+)
+
+
+def _merged(params, arguments):
+    """Return the options with what the server arguments state under the engine's own names."""
+    merged = dict(params)
+    for option, argument in STATED_TWICE:
+        stated = arguments.get(argument)
+        if stated is None:
+            continue
+        value = merged.get(option)
+        given = value is not None and str(value).strip() != AUTO
+        if given and str(value) != str(stated) and _differ(value, stated):
+            raise BadInput(
+                f"{option} is {value} and the server argument {argument} is {stated}:"
+                " state it once, best by the option."
+            )
+        merged[option] = stated
+    return merged
+
+
+def _differ(left, right):
+    try:
+        return float(left) != float(right)
+    except (TypeError, ValueError):
+        return True
+
+
+def _device(params, arguments, gpus):
+    if params.get("device"):
+        return params["device"]
+    if arguments.get("device"):
+        return "cpu" if str(arguments["device"]) == "cpu" else "cuda"
+    return "cpu" if gpus and all(entry.get("name") == "cpu" for entry in gpus) else "cuda"
+
+
+def _version(value):
+    if value in (None, ""):
+        return None
+    version_key(value)
+    return value
+
+
+def _records(params, name, numbers):
+    """Return the records of an option after a look at the figures that the arithmetic uses."""
+    for index, record in enumerate(params.get(name) or ()):
+        for key in numbers:
+            value = record.get(key)
+            if value is not None:
+                _number(f"{key} of entry {index + 1} of {name}", value, "a number")
+    return tuple({key: _plain(value) for key, value in record.items()} for record in params.get(name) or ())
+
+
+def _plain(value):
+    """Numbers that a template turned to text become numbers again."""
+    if isinstance(value, str):
+        try:
+            return float(value) if "." in value else int(value)
+        except ValueError:
+            return value
+    return value
+
+
+MEASURED_NUMBERS = (
+    "fraction",
+    "cap_tokens",
+    "pool_tokens",
+    "free_before_load_gib",
+    "free_after_load_gib",
+    "weights_gib",
+    "kv_gib",
+    "cell_bytes",
+    "headroom_gib",
+    "least_free_gib",
+    "graph_gib",
+    "plan_free_gib",
+)
+
+
+def _own_server_running(params):
+    """The caller says so, or server_info does."""
+    if params.get("own_server_running") is not None:
+        return params["own_server_running"]
+    return bool((params.get("server") or {}).get("active"))
+
+
+def plan_input(params):
+    """Return the PlanInput of validated options. Raises BadInput or ValueError (one sentence that names the option)."""
+    arguments = canonical_arguments(params.get("arguments") or {})
+    merged = _merged(params, arguments)
+    gpus = tuple(params.get("gpus") or ())
+    geometry = params.get("geometry") or None
+    context_limit = whole(params, "max_context_tokens")
+    if context_limit is None and geometry:
+        context_limit = geometry.get("max_context_tokens")
+    return PlanInput(
+        arguments=arguments,
+        environment=dict(params.get("environment") or {}),
+        gpus=gpus,
+        geometry=geometry,
+        weight_bytes=whole(params, "weight_bytes"),
+        draft_weight_bytes=whole(params, "draft_weight_bytes"),
+        engine_version=_version(params.get("engine_version")),
+        target_tokens=whole(params, "target_tokens"),
+        measurements=_records(params, "measurements", MEASURED_NUMBERS),
+        deaths=_records(params, "deaths", ("reserve_needed_gib", "wanted_gib")),
+        free_before_load_gib=real(params, "free_before_load_gib", above=0),
+        free_after_load_gib=real(params, "free_after_load_gib", above=0),
+        weights_gib=real(params, "weights_gib", above=0),
+        cell_bytes=_cell(params),
+        context_tokens=whole(merged, "context_tokens"),
+        max_context_tokens=context_limit,
+        pool_policy=params.get("pool_policy") or "promise",
+        fraction=_fraction(merged),
+        chunk_tokens=_chunk(merged),
+        allocator_conf=_allocator(params),
+        min_headroom_gib=real(params, "min_headroom_gib", at_least=0),
+        min_least_free_gib=real(params, "min_least_free_gib", at_least=0),
+        max_running_requests=whole(merged, "max_running_requests"),
+        allow_unproven_plan=bool(params.get("allow_unproven_plan")),
+        device=_device(params, arguments, gpus),
+        keys=params.get("keys") or None,
+        own_server_running=_own_server_running(params),
+    )
+
+
+def _cell(params):
+    """The cell is a whole number in most layouts, and is shown as one then."""
+    value = real(params, "cell_bytes", above=0)
+    return int(value) if value is not None and value == int(value) else value

@@ -1,0 +1,362 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Room: budget, the solver: the engine's rule, the band, the interval, the levers that a plan may move. Private.
+
+The engine's own rule, the same since 0.3.6: with PRE GiB free before load and POST GiB free after load on the worst
+rank, the fraction f leaves REST = POST - PRE x (1 - f) for the pool. The pool holds int(REST x 2^30) // cell tokens,
+then the cap, then whole pages.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_inputs as known
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_reserve as reserve
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
+
+GIB = 2**30
+STEPS = 1000  # fractions have three decimals
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting of the levers that the plan itself may move, with what it needs and the fractions that are left.
+
+    C(low_steps), C(high_steps): fractions in thousandths whose lower band holds the target, whose reserve is enough.
+    """
+
+    chunk_tokens: int
+    decode_batch: int
+    chunk_moved: bool
+    batch_moved: bool
+    rows: tuple = ()
+    needed_gib: float = 0.0
+    certain_gib: float = 0.0
+    learned_floor_gib: float = 0.0  # a death: not less than this
+    learned_extra_gib: float = 0.0  # a death under another candidate: this much more than the rows say
+    keys: dict = field(default_factory=dict)
+    low_steps: int | None = None
+    high_steps: int | None = None
+
+    @property
+    def works(self):
+        return self.low_steps is not None and self.high_steps is not None and self.low_steps <= self.high_steps
+
+
+# ---------------------------------------------------------------------------
+# The engine's arithmetic
+# ---------------------------------------------------------------------------
+
+
+def pool_tokens(rest_gib, cell_bytes):
+    """Return the tokens of a pool of C(rest_gib) GiB with C(cell_bytes) a token; 0 when nothing is left."""
+    if rest_gib <= 0:
+        return 0
+    return int(int(rest_gib * GIB) // cell_bytes)
+
+
+def rest_gib(before_gib, after_gib, fraction):
+    """Return the GiB that the fraction leaves for the pool: POST - PRE x (1 - f)."""
+    return after_gib - before_gib * (1 - fraction)
+
+
+# ---------------------------------------------------------------------------
+# The band
+# ---------------------------------------------------------------------------
+
+
+def band_gib(base, fraction):
+    """Return the half band of REST at C(fraction): noise of the start, and what is not known of the two figures."""
+    return base.noise.error_gib + base.used.error_gib + fraction * base.before.error_gib
+
+
+def predict(base, fraction, page_size):
+    """Return (tokens, tokens at the low end, tokens at the high end) of the pool before the cap, in whole pages."""
+    centre = rest_gib(base.before.gib, base.before.gib - base.used.gib, fraction)
+    band = band_gib(base, fraction)
+    return tuple(known.whole_pages(pool_tokens(centre + shift, base.cell), page_size) for shift in (0.0, -band, band))
+
+
+def lowest_steps(base, tokens, page_size):
+    """Return the smallest fraction in thousandths whose lower band holds C(tokens); above STEPS when none does."""
+    need = tokens * base.cell / GIB
+    exact = (base.used.gib + base.used.error_gib + base.noise.error_gib + need) / max(
+        base.before.gib - base.before.error_gib, 1e-6
+    )
+    if exact > 2.0:
+        return 2 * STEPS
+    steps = max(1, int(math.ceil(exact * STEPS - 1e-9)))
+    while steps > 1 and predict(base, (steps - 1) / STEPS, page_size)[1] >= tokens:
+        steps -= 1
+    while steps < 2 * STEPS and predict(base, steps / STEPS, page_size)[1] < tokens:
+        steps += 1
+    return steps
+
+
+def highest_steps(base, needed_gib):
+    """Return the largest fraction in thousandths whose reserve is at least C(needed_gib); may be 0 or less."""
+    exact = 1.0 - needed_gib / max(base.before.gib - base.before.error_gib, 1e-6)
+    return min(STEPS - 1, int(math.floor(exact * STEPS + 1e-9)))
+
+
+# ---------------------------------------------------------------------------
+# Candidates: the levers that the plan may move
+# ---------------------------------------------------------------------------
+
+
+def context_of(inp, target_tokens):
+    """Return the longest request: as declared, else the target, but not more than the model can."""
+    if inp.context_tokens is not None:
+        return inp.context_tokens
+    limits = [one for one in (target_tokens, inp.max_context_tokens) if one]
+    return min(limits) if limits else None
+
+
+def situation_of(inp, base, target_tokens, chunk_tokens, decode_batch):
+    cap = target_tokens
+    if cap is None and base.complete:
+        cap = predict(base, 0.999, 1)[0]
+    context = context_of(inp, target_tokens) or cap or 4096
+    return reserve.Situation(
+        device=inp.device,
+        arguments=inp.arguments,
+        geometry=inp.geometry or {},
+        engine_version=inp.engine_version,
+        ranks=known.model_ranks(inp),
+        attention_tp=_kv.ranks(inp.arguments, inp.engine_version).attention_tp,
+        chunk_tokens=chunk_tokens,
+        decode_batch=decode_batch,
+        context_tokens=context,
+        pool_tokens=max(cap or 1, 1),
+        max_running_requests=inp.max_running_requests,
+        before_gib=base.before.gib if base.before else 0.0,
+        min_headroom_gib=inp.min_headroom_gib,
+        min_least_free_gib=inp.min_least_free_gib,
+        draft_gib=(inp.draft_weight_bytes or 0) / known.model_ranks(inp) / GIB,
+    )
+
+
+def lever_settings(inp, base):
+    """Return [(chunk, decode batch, chunk moved, batch moved)], the engine's own first, smallest change first."""
+    row = tables.CPU_CLASS if inp.device == "cpu" else tables.board_class(base.board_mib, inp.engine_version)
+    chunk, batch = inp.chunk_tokens, reserve.declared_decode_batch(inp.arguments)
+    chunks = [chunk] if chunk is not None else [row.chunk_tokens]
+    if chunk is None:
+        while chunks[-1] > tables.SMALLEST_CHUNK_TOKENS:
+            chunks.append(chunks[-1] // 2)
+    batches = [batch] if batch is not None else [_default_batch(inp, row)]
+    if batch is None and inp.device != "cpu":
+        while batches[-1] > tables.SMALLEST_DECODE_BATCH:
+            batches.append(max(batches[-1] // 2, tables.SMALLEST_DECODE_BATCH))
+    settings = [(one, batches[0], index > 0, False) for index, one in enumerate(chunks)]
+    return settings + [(chunks[-1], one, len(chunks) > 1, True) for one in batches[1:]]
+
+
+def _default_batch(inp, row):
+    batch = row.decode_batch_wide if known.size(inp, "tp-size") >= 4 else row.decode_batch
+    if inp.max_running_requests and version_at_least(inp.engine_version, "0.5.22"):
+        batch = min(batch, inp.max_running_requests)
+    return batch
+
+
+def _rows_of(inp, keys, situation):
+    """The reserve's rows, with what an earlier start-up of the same activation keys measured in their place."""
+    rows = reserve.rows(situation)
+    measured = known._newest(
+        inp.measurements,
+        lambda one: (
+            known.teaches(one, "activation", keys) and one.get("chunked_prefill_size") in (None, situation.chunk_tokens)
+        ),
+    )
+    return reserve.with_measurement(rows, situation, measured) if measured is not None else rows
+
+
+def candidates(inp, base, target_tokens):
+    """Return the Candidates in the order in which they are preferred."""
+    built = []
+    for setting in lever_settings(inp, base):
+        bare = Candidate(*setting)
+        arguments, environment = decided(inp, bare, None, None, target_tokens)
+        bare = replace(bare, keys=inp.keys or known.keys_for(inp, arguments, environment))
+        plain_keys = inp.keys or known.keys_for(inp, arguments, inp.environment)
+        built.append((_with_rows(inp, base, bare, target_tokens), plain_keys))
+    return [_with_deaths(inp, candidate, built) for candidate, dummy in built]
+
+
+def _with_rows(inp, base, candidate, target_tokens):
+    """Return the candidate with its reserve for C(target_tokens), and what deaths taught on top of it."""
+    situation = situation_of(inp, base, target_tokens, candidate.chunk_tokens, candidate.decode_batch)
+    rows = tuple(_rows_of(inp, candidate.keys, situation))
+    need = reserve.need(rows, situation)
+    return _raised(replace(candidate, rows=rows, **need), candidate.learned_floor_gib, candidate.learned_extra_gib)
+
+
+def _raised(candidate, floor_gib, extra_gib):
+    return replace(
+        candidate,
+        needed_gib=max(candidate.needed_gib + extra_gib, floor_gib),
+        certain_gib=max(candidate.certain_gib + extra_gib, floor_gib),
+        learned_floor_gib=floor_gib,
+        learned_extra_gib=extra_gib,
+    )
+
+
+def _with_deaths(inp, candidate, built):
+    """Raise what a candidate needs to what deaths taught.
+
+    A death of the same keys counts as it is. One that happened under another candidate counts here by as much as that
+    one's rows were too low. One without keys, or when the caller gives the keys, counts everywhere.
+    """
+    floor = extra = 0.0
+    for death in inp.deaths:
+        learned = death.get("reserve_needed_gib")
+        if learned is None or death.get("direction") not in (None, "lower"):
+            continue
+        everywhere = inp.keys or not (death.get("keys") or {}).get("activation")
+        for other, plain_keys in built:
+            # The allocator that a death brings in is not in the keys of that death.
+            if not (known.teaches(death, "activation", other.keys) or known.teaches(death, "activation", plain_keys)):
+                continue
+            if everywhere or other is candidate:
+                floor = max(floor, float(learned))
+            else:
+                extra = max(extra, float(learned) - other.needed_gib)
+    return _raised(candidate, floor, extra) if floor or extra else candidate
+
+
+def bounded(base, candidate, tokens, page_size):
+    """Return the candidate with its interval of fractions for C(tokens)."""
+    return replace(
+        candidate,
+        low_steps=lowest_steps(base, max(tokens, page_size), page_size),
+        high_steps=highest_steps(base, candidate.needed_gib),
+    )
+
+
+# ---------------------------------------------------------------------------
+# Choice
+# ---------------------------------------------------------------------------
+
+
+def choose_candidate(inp, options):
+    """Return the first candidate that works; for an explicit fraction, one in whose interval it lies, if any."""
+    if inp.fraction is None:
+        return next((one for one in options if one.works), options[-1])
+    steps = inp.fraction * STEPS
+    inside = next(
+        (one for one in options if one.works and one.low_steps - 1e-6 <= steps <= one.high_steps + 1e-6), None
+    )
+    return inside or next((one for one in options if steps <= one.high_steps + 1e-6), options[-1])
+
+
+def choose_fraction(inp, base, candidate):
+    """Return the fraction: as declared, the middle of the interval (promise) or its upper end (fill), or None."""
+    if inp.fraction is not None:
+        return inp.fraction
+    if "target_tokens" in base.missing:
+        return None
+    if candidate.works:
+        if inp.pool_policy == "fill":
+            return candidate.high_steps / STEPS
+        return ((candidate.low_steps + candidate.high_steps) // 2) / STEPS
+    if not inp.allow_unproven_plan:
+        return None
+    certain = highest_steps(base, candidate.certain_gib)
+    steps = min(candidate.low_steps, certain, STEPS - 1)
+    return steps / STEPS if steps > 0 else None
+
+
+def cap_of(inp, page_size):
+    """Return the cap: as declared in the arguments, the target in whole pages for a promise, or None."""
+    declared = inp.arguments.get("max-total-tokens")
+    if declared is not None:
+        return _kv.whole_number(declared, "the server argument max-total-tokens")
+    if inp.pool_policy != "promise" or inp.target_tokens is None:
+        return None
+    return known.whole_pages(inp.target_tokens, page_size, up=True)
+
+
+def decided(inp, candidate, fraction, cap, target_tokens):
+    """Return (arguments, environment) that the server is to be started with: the user's, and what was decided."""
+    arguments = dict(inp.arguments)
+    if fraction is not None:
+        arguments["mem-fraction-static"] = fraction
+    if cap is not None:
+        arguments["max-total-tokens"] = cap
+    context = context_of(inp, target_tokens)
+    if inp.context_tokens is not None or (context is not None and inp.max_context_tokens is not None):
+        arguments["context-length"] = context
+    if inp.chunk_tokens is not None or candidate.chunk_moved:
+        arguments["chunked-prefill-size"] = candidate.chunk_tokens
+    if inp.max_running_requests is not None:
+        arguments["max-running-requests"] = inp.max_running_requests
+    if candidate.batch_moved:
+        name = "cuda-graph-max-bs-decode" if version_at_least(inp.engine_version, "0.5.14") else "cuda-graph-max-bs"
+        arguments[name] = candidate.decode_batch
+    environment = dict(inp.environment)
+    conf = allocator_of(inp)
+    if conf:
+        environment[tables.ALLOCATOR_NAME] = conf
+    return arguments, environment
+
+
+def allocator_of(inp):
+    """Return the allocator configuration to set, or "" for none.
+
+    auto: expandable segments after a death that shows fragmentation, where nothing is known to forbid them.
+    """
+    if inp.allocator_conf is not None:
+        return inp.allocator_conf
+    if any(inp.environment.get(name) for name in tables.ALLOCATOR_NAMES) or inp.device == "cpu":
+        return ""
+    return tables.EXPANDABLE_SEGMENTS if fragmented_gib(inp) and not allocator_conflict(inp) else ""
+
+
+def fragmented_gib(inp):
+    """Return the largest "reserved but unallocated" of the deaths that would have been enough, or 0."""
+    found = 0.0
+    for death in inp.deaths:
+        figures = death.get("figures") or death
+        lost = figures.get("reserved_unallocated_gib") or 0.0
+        wanted = death.get("wanted_gib") or (figures.get("wanted_mib") or 0.0) / tables.MIB_PER_GIB
+        if lost >= tables.FRAGMENTED_FROM_GIB and lost >= wanted:
+            found = max(found, float(lost))
+    return found
+
+
+def allocator_conflict(inp):
+    """Return what forbids expandable segments here, or ""."""
+    for row in tables.ALLOCATOR_CONFLICTS:
+        value = inp.arguments.get(row.argument)
+        if value in (None, False) or (row.value is not None and str(value) != row.value):
+            continue
+        if row.value is None and str(value).lower() in ("false", "off", "none"):
+            continue
+        return f"{row.argument} ({row.source})"
+    tp = known.size(inp, "tp-size")
+    if tp == 1 or _kv.is_on(inp.arguments.get("disable-custom-all-reduce", False)):
+        return ""
+    if tp == 2 or not version_at_least(inp.engine_version, tables.ALLOCATOR_TP_SINCE):
+        return f"custom all-reduce of {tp} ranks (set disable-custom-all-reduce to allow it)"
+    return ""
+
+
+def most_tokens(inp, base, page_size):
+    """Return the largest target, in whole pages, for which some fraction would be feasible; 0 when there is none."""
+    leanest = candidates(inp, base, inp.target_tokens)[-1]
+
+    def fits(tokens):
+        fraction = highest_steps(base, _with_rows(inp, base, leanest, tokens).needed_gib) / STEPS
+        return fraction > 0 and predict(base, fraction, page_size)[1] >= tokens
+
+    low, high = 0, predict(base, 0.999, page_size)[2] // page_size
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle * page_size) else (low, middle - 1)
+    return low * page_size

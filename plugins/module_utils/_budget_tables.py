@@ -1,0 +1,228 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Room: budget, its tables. What the arithmetic cannot derive from a model: constants with their source. Private.
+
+Every number that a plan takes from experience or from the engine's own heuristics stands here and nowhere else. All
+GiB are 2^30 bytes. "Public start-ups" are start-up logs printed in public reports of the engine's users.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
+
+MIB_PER_GIB = 1024.0
+
+
+@dataclass(frozen=True)
+class BoardClass:
+    """The engine's defaults by size of the board: classes up to C(below_mib), from engine version C(since) on.
+
+    C(chunk_tokens): --chunked-prefill-size. C(decode_batch), C(decode_batch_wide): largest batch of the decode graphs
+    with fewer than 4 and with 4 or more tensor-parallel ranks.
+    """
+
+    below_mib: float
+    chunk_tokens: int
+    decode_batch: int
+    decode_batch_wide: int
+    since: str
+    source: str
+
+
+_CLASSES = "sglang 0.5.3-0.5.23, class table of the memory defaults (server_args.py, from 0.5.19 memory_hook.py)"
+BOARD_CLASSES = (
+    BoardClass(20 * 1024, 2048, 8, 8, "0.0", _CLASSES),
+    BoardClass(35 * 1024, 2048, 24, 80, "0.0", _CLASSES),
+    BoardClass(35 * 1024, 4096, 48, 160, "0.5.20", _CLASSES),
+    BoardClass(60 * 1024, 4096, 32, 160, "0.0", _CLASSES),
+    BoardClass(160 * 1024, 8192, 256, 512, "0.0", _CLASSES),
+    BoardClass(float("inf"), 16384, 512, 512, "0.0", _CLASSES),
+)
+# The CPU is in the class of its RAM only by name; the engine takes these values there.
+CPU_CLASS = BoardClass(
+    float("inf"), 4096, 32, 32, "0.0", "sglang 0.5.23 on a CPU with 24 GiB, server_args line of a start-up"
+)
+
+# The lever "chunk" stops here: below it the engine's own activation rule does not fall any more, and speed falls fast.
+SMALLEST_CHUNK_TOKENS = 2048
+# The lever "decode-graph batch" stops here.
+SMALLEST_DECODE_BATCH = 32
+
+
+def board_class(board_mib, engine_version):
+    """Return the BoardClass of a board of C(board_mib) MiB; None (size unknown) gives the engine's own fallback."""
+    if board_mib is None:
+        return BoardClass(float("inf"), 4096, 160, 160, "0.0", "sglang 0.5.3-0.5.23, size of the board unknown")
+    rows = [row for row in BOARD_CLASSES if board_mib < row.below_mib and version_at_least(engine_version, row.since)]
+    smallest = min(row.below_mib for row in rows)
+    return [row for row in rows if row.below_mib == smallest][-1]
+
+
+@dataclass(frozen=True)
+class Amount:
+    """C(gib) with a half band of C(error_gib), valid from C(ranks) ranks or from version C(since) on."""
+
+    gib: float
+    error_gib: float
+    source: str
+    ranks: int = 1
+    since: str = "0.0"
+
+
+# What an engine's process takes of a GPU before its weights are loaded, beyond what nvidia-smi calls free while it is
+# not running: CUDA context, and communication buffers when there are several ranks. The highest row whose number of
+# ranks is reached counts.
+GPU_BEFORE_LOAD = (
+    Amount(0.55, 0.35, "public start-ups on one GPU: load begins 0.4-0.7 GiB under the free memory of an idle board"),
+    Amount(0.8, 0.6, "public start-ups on two GPUs: 0.4-1.3 GiB under an idle board", ranks=2),
+    Amount(1.1, 0.6, "between the rows for two and eight ranks", ranks=4),
+    Amount(1.6, 0.6, "public start-ups on eight GPUs: load begins 1.4-1.8 GiB under an idle board", ranks=8),
+)
+
+# The same on the CPU: the processes of the engine (launcher, scheduler, detokenizer) stand in the RAM before the load.
+CPU_BEFORE_LOAD = Amount(
+    2.35, 0.35, "measured with sglang 0.5.23: 22.93 GiB available at the start, 20.59 GiB at the load-begin line"
+)
+
+# Without free memory (the server of this instance is running): share of the board that an idle one shows as free.
+IDLE_SHARE_OF_TOTAL = Amount(0.993, 0.4, "nvidia-smi on idle boards: 97,200 of 97,887 MiB, 81,050 of 81,559 MiB")
+
+# Taken between the load-end line and the sizing of the pool. Not added where the caller states figures himself.
+GPU_AFTER_LOAD_EXCESS = Amount(0.04, 0.04, "18 complete public start-ups: 0.00-0.08 GiB, median 0.04")
+CPU_AFTER_LOAD_EXCESS = Amount(0.085, 0.03, "sglang 0.5.23 on a CPU, three starts: 0.08-0.09 GiB")
+
+# Weights from checkpoint bytes: replicated layers, padding and the allocator's rounding.
+WEIGHTS_ERROR_SHARE = 0.015
+WEIGHTS_ERROR_LEAST_GIB = 0.02
+
+# Start-to-start noise of free after load: the same configuration, started twice.
+NOISE = (
+    Amount(0.5, 0.5, "before 0.5.20 loader temporaries count as used: up to 500 MiB between two starts"),
+    Amount(0.1, 0.1, "from 0.5.20 garbage is collected before measuring", since="0.5.20"),
+)
+NOISE_VERSION_UNKNOWN = Amount(0.5, 0.5, "version unknown: the wider row")
+NOISE_CPU_GIB = 0.03
+
+# --- what the reserve has to hold -------------------------------------------------------------------------------------
+
+RUNTIME_GIB = 0.5
+RUNTIME_SOURCE = "512 MiB for metadata and attention workspaces, sglang 0.5.3-0.5.23 memory defaults"
+DECODE_GRAPH_MIB_PER_REQUEST = 2.0
+DECODE_GRAPH_SOURCE = "2 MiB a request of the largest batch, sglang 0.5.3-0.5.23 memory defaults"
+PREFILL_GRAPH_SINCE = "0.5.10"
+PREFILL_GRAPH_MLA_GIB = 1.5
+PREFILL_GRAPH_MIB_PER_SIZE = 8.0
+# Number of prefill graphs by largest size.
+PREFILL_GRAPH_SIZES = ((2048, 42), (4096, 50), (8192, 58), (16384, 74))
+PREFILL_GRAPH_SOURCE = "1.5 GiB (MLA) or 8 MiB a graph, on by default from 0.5.10, sglang memory defaults"
+INDEX_SOURCE = (
+    "4 bytes for each position of each request of the batch (cuda_graph_kv_indices of the attention backends)"
+)
+
+# SGLang also adds (tensor x pipeline ranks) / 8 GiB. It counts against the whole board; here the communication buffers
+# are taken off before the fraction is applied (GPU_BEFORE_LOAD), so this term would count them twice.
+
+
+@dataclass(frozen=True)
+class SpeculationReserve:
+    """Draft weights and pool lie outside the fraction from C(since) until C(until) (excluded)."""
+
+    since: str
+    until: str
+    gib: float
+    standalone_gib: float
+    source: str
+
+
+SPECULATION = (
+    SpeculationReserve("0.0", "0.5.10", 2.0, 6.0, "sglang 0.5.3-0.5.9 memory defaults"),
+    SpeculationReserve("0.5.10", "0.5.14", 4.0, 6.0, "sglang 0.5.10-0.5.13 memory defaults"),
+)
+SPECULATIVE_MAX_RUNNING_REQUESTS = 48  # sglang 0.4.9+: default with a speculative algorithm
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An argument that takes memory outside the static part. C(value): the value that switches it on (None: a flag)."""
+
+    argument: str
+    value: str | None
+    gib: float
+    since: str
+    source: str
+
+
+EXTRAS = (
+    Extra("enable-symm-mem", None, 4.0, "0.5.9", "SGLANG_SYMM_MEM_PREALLOC_GB_SIZE is 4, sglang 0.5.9+"),
+    Extra("moe-a2a-backend", "deepep", 2.0, "0.5.15", "sglang 0.5.15+ memory defaults"),
+)
+# Data-parallel attention: MiB for each request of the largest batch and each group, and more above 300 requests.
+DP_ATTENTION_MIB = 3.0
+DP_ATTENTION_LARGE_MIB = 1.5
+DP_ATTENTION_LARGE_BATCH = 300
+DP_ATTENTION_SOURCE = "sglang 0.5.3-0.5.23 memory defaults"
+
+# Activations of one prefill chunk. The shape gives what a layer holds at once; torch keeps about as much again in
+# cached blocks (a death of the 96 GiB class had 1.4 GiB "reserved but unallocated" beside about 1.5 GiB in use).
+ACTIVATION_WASTE = 2.0
+ACTIVATION_SOURCE = "largest layer of the geometry, times 2 for the allocator's cached blocks"
+ACTIVATION_UNKNOWN_MIB_PER_TOKEN = 0.5
+ACTIVATION_UNKNOWN_SOURCE = "geometry not known: 0.5 MiB a token of the chunk (SGLang's own default reserves 1.5)"
+EXPERTS_PER_TOKEN_UNKNOWN = 8
+
+# MLA expands the latents of the prefix to keys and values, at most this many tokens at once.
+MLA_PREFIX_TOKENS = 131072
+MLA_NOPE_HEAD_DIM = 128
+MLA_PREFIX_SOURCE = "keys and values of the prefix expanded from latents, SGLANG_MAX_KV_CHUNK_CAPACITY = 128 Ki tokens"
+SPARSE_INDEX_SOURCE = "one float32 for each row of the chunk and each token of the context (sparse attention index)"
+
+# What must still be free under load (the floor of least free), as share of free before load, and at least.
+MARGIN_SHARE = 0.005
+MARGIN_LEAST_GIB = 0.25
+MARGIN_SOURCE = "floor of least free: 0.5% of free before load, at least 0.25 GiB"
+CPU_MARGIN_SHARE = 0.10
+CPU_MARGIN_LEAST_GIB = 2.0
+CPU_MARGIN_SOURCE = "floor of least free on a CPU: 10% of free before load, at least 2 GiB, for the rest of the machine"
+
+# --- the engine's own default fraction, for comparison ---------------------------------------------------------------
+
+DEFAULT_FRACTION_SINCE = "0.5.3"
+DEFAULT_ACTIVATION_MIB_PER_TOKEN = 1.5
+DEFAULT_FLOOR_MIB = 10240.0
+DEFAULT_FLOOR_ABOVE_MIB = 60 * 1024
+
+# --- the allocator ----------------------------------------------------------------------------------------------------
+
+EXPANDABLE_SEGMENTS = "expandable_segments:True"
+ALLOCATOR_NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+# Older torch reads the first name only; newer torch still accepts it, and libraries look at it.
+ALLOCATOR_NAME = ALLOCATOR_NAMES[0]
+# Less than this "reserved but unallocated" is not called fragmentation.
+FRAGMENTED_FROM_GIB = 0.5
+
+
+@dataclass(frozen=True)
+class AllocatorConflict:
+    """An argument that does not go together with expandable segments. C(value) None: a flag."""
+
+    argument: str
+    value: str | None
+    source: str
+
+
+ALLOCATOR_CONFLICTS = (
+    AllocatorConflict("enable-memory-saver", None, "torch_memory_saver refuses expandable segments"),
+    AllocatorConflict("enable-symm-mem", None, "pytorch/pytorch issue 147851: the pluggable allocator is ignored"),
+    AllocatorConflict("moe-a2a-backend", "deepep", "registered buffers, uccl-project/uccl issue 839"),
+    AllocatorConflict("disaggregation-mode", "prefill", "mooncake and NIXL cannot register such memory"),
+    AllocatorConflict("disaggregation-mode", "decode", "mooncake and NIXL cannot register such memory"),
+    AllocatorConflict("weight-cache-mode", None, "expandable memory cannot be exported"),
+)
+# With several ranks, custom all-reduce exports graph buffers; it knows such memory from this version on
+# (custom_all_reduce_v2.py).
+# With exactly two ranks the older way may be taken, which does not.
+ALLOCATOR_TP_SINCE = "0.5.13"

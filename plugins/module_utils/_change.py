@@ -1,0 +1,280 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: a change of an instance, from the snapshot to its close.
+
+Private to the gpufleet.sglang collection; may change at any time.
+
+One change holds all attempts of a run. It is opened by the snapshot of what was there, and closed when the outcome is on
+the host. A change that is found open was interrupted: the next run puts the snapshot back, or finds it proven.
+"""
+from __future__ import annotations
+
+import os
+import time
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _snapshot, _verdict
+from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import request_hash
+from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_data
+from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import outcome
+from ansible_collections.gpufleet.sglang.plugins.module_utils._proof import Store, lease_refusal
+from ansible_collections.gpufleet.sglang.plugins.module_utils._service import describe
+
+
+class Refused(Exception):
+    """Something that must not be done; the message is one sentence with the way out."""
+
+
+class Instance:
+    """One instance on its host: its units, its files and what is remembered of it."""
+
+    def __init__(self, run_command, name, unit, state_dir, adopt_unit=None, run_dir="/run/sglang", proc_root="/proc"):
+        self.run_command = run_command
+        self.name = name
+        self.unit = unit
+        self.adopt_unit = adopt_unit if adopt_unit != unit else None
+        self.proc_root = proc_root
+        self.store = Store(state_dir, name, run_dir)
+
+    # looking
+
+    def describe(self, unit):
+        return describe(self.run_command, unit, self.proc_root)
+
+    def inform(self, files=()):
+        """Everything that ``server_info`` returns."""
+        own = self.describe(self.unit)
+        adopted = self.describe(self.adopt_unit) if self.adopt_unit else None
+        proof = self.store.proof()
+        attempts = self.store.attempts()
+        return {
+            "instance": self.name,
+            "unit": own,
+            "adopted": adopted,
+            "active": own["active"],
+            "enabled": own["enabled"],
+            "invocation_id": own["invocation_id"],
+            "running": own["running"],
+            "serving": self._serving(own, adopted),
+            "proof": proof,
+            "attempts": attempts,
+            "measurements": [attempt["measurement"] for attempt in attempts if attempt.get("measurement")],
+            "deaths": [attempt["death"] for attempt in attempts if attempt.get("death")],
+            "open_change": self.store.change(),
+            "open_change_is_proven": self._open_change_is_proven(proof, own),
+            "backups": [_summary(manifest) for manifest in self.store.backups()],
+            "lease": self.store.lease(),
+            "drift": self._drift(proof, files),
+        }
+
+    def _serving(self, own, adopted):
+        for record in (own, adopted):
+            if record and record["active"]:
+                return {"unit": record["name"], "port": record["running"].get("port")}
+        return None
+
+    def _open_change_is_proven(self, proof, own):
+        change = self.store.change()
+        return bool(
+            change
+            and proof
+            and change.get("run_id") == proof.get("run_id")
+            and own["active"]
+            and own["running"].get("config_hash") == proof.get("config_hash")
+        )
+
+    def _drift(self, proof, files):
+        proven = (proof or {}).get("files") or {}
+        return sorted(path for path in files if path in proven and _snapshot.sha256_of(path) != proven[path])
+
+    # the lease
+
+    def take_lease(self, run_id, who):
+        """Raises Refused when another run holds the instance."""
+        held = self.store.take_lease(run_id, who)
+        if held:
+            raise Refused(lease_refusal(self.name, held))
+
+    # opening a change
+
+    def snapshot_needed(self):
+        return self.store.change() is None
+
+    def take_snapshot(self, run_id, files):
+        """Keep what is there and open the change. Returns the manifest's summary."""
+        now = time.time()
+        name = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+        while os.path.exists(os.path.join(self.store.backup_directory, name)):
+            name += "b"
+        units = [self.describe(unit) for unit in (self.unit, self.adopt_unit) if unit]
+        paths = list(files)
+        for record in units:
+            paths += [record["fragment_path"]] + record["drop_in_paths"]
+        # /run holds what a reboot forgets (a candidate's drop-in among it): it is no part of what was there before.
+        paths = sorted({path for path in paths if path and not path.startswith("/run/")})
+        proof = self.store.proof()
+        manifest = {
+            "name": name,
+            "at": now,
+            "instance": self.name,
+            "kind": _kind(units, proof),
+            "units": [_unit_entry(record) for record in units],
+            "proof": proof,
+        }
+        _snapshot.take(os.path.join(self.store.backup_directory, name), manifest, paths)
+        self.store.open_change({"run_id": run_id, "at": now, "backup": name})
+        return _summary(manifest)
+
+    # the way back
+
+    def find_backup(self, wanted):
+        """The manifest that a way back leads to.
+
+        :arg wanted: ``change`` (what the open change replaced), ``previous`` (the newest backup) or a backup's name.
+        """
+        manifests = {manifest["name"]: manifest for manifest in self.store.backups()}
+        names = sorted(manifests)
+        if wanted == "change":
+            wanted = (self.store.change() or {}).get("backup")
+        elif wanted == "previous":
+            wanted = names[-1] if names else None
+        if wanted not in manifests:
+            raise Refused(
+                "Expected a backup of the instance %s to go back to, found %s; choose one with sglang_server_rollback_to."
+                % (self.name, "these: " + ", ".join(names) if names else "none")
+            )
+        return manifests[wanted]
+
+    def plan_back(self, manifest):
+        """What putting a backup back means for each unit: ``{"name", "active", "enabled", "restart"}``."""
+        steps = []
+        for before in manifest["units"]:
+            now = self.describe(before["name"])
+            same = _snapshot.unit_still_runs(before, dict(active=now["active"], **now["running"]))
+            steps.append(
+                {
+                    "name": before["name"],
+                    "exists": bool(before["fragment_path"]),
+                    "active": before["active"],
+                    "enabled": before["enabled"],
+                    "port": before.get("port"),
+                    "running": now["active"],
+                    "restart": before["active"] and not same,
+                    "stop": now["active"] and not same,
+                }
+            )
+        return steps
+
+    def put_back(self, manifest):
+        """Files and proof as they were. Returns the paths that changed."""
+        changed = _snapshot.put_back(os.path.join(self.store.backup_directory, manifest["name"]), manifest)
+        if self.store.proof() != manifest["proof"]:
+            self.store.write_proof(manifest["proof"])
+            changed.append(os.path.join(self.store.directory, "proof.json"))
+        return changed
+
+    # judging and closing
+
+    def judge(self, run_id, number, step, plan, ready, soak, request, files):
+        """Judge one attempt, append it to the memory, and store the proof when it is one. Returns the attempt."""
+        judged = _verdict.judge_attempt(ready, soak)
+        startup = ready.get("startup") or {}
+        values = step.get("values") or {}
+        attempt = {
+            "at": time.time(),
+            "run_id": run_id,
+            "number": number,
+            "verdict": judged["verdict"],
+            "reason": judged["reason"],
+            "failure": judged["failure"],
+            "values": values,
+            "config_hash": values.get("config_hash"),
+            "request_hash": request_hash(request),
+            "predicted": {name: plan.get(name) for name in ("predicted_tokens", "predicted_tokens_low", "predicted_headroom_gib")},
+            "startup": startup,
+            "soak": soak,
+            "invocation_id": ready.get("invocation_id"),
+            "seconds": {name: ready.get(name) for name in ("waited_seconds", "seconds_after_ready_line", "seconds_after_fatal_line")},
+            "measurement": _verdict.measurement(ready, soak, plan),
+            "death": _verdict.death(judged["failure"], plan, startup),
+        }
+        attempt = mask_data(attempt)
+        self.store.append_attempt(attempt)
+        if judged["verdict"] in ("proven", "holds"):
+            self.store.write_proof(self._proof_of(attempt, values, request, plan, files))
+        return attempt
+
+    def _proof_of(self, attempt, values, request, plan, files):
+        startup = attempt["startup"]
+        return {
+            "at": attempt["at"],
+            "run_id": attempt["run_id"],
+            "instance": self.name,
+            "unit": self.unit,
+            "soaked": bool(attempt["soak"]),
+            "invocation_id": attempt["invocation_id"],
+            "config_hash": attempt["config_hash"],
+            "request_hash": attempt["request_hash"],
+            "request": mask_data(request),
+            "arguments": values.get("arguments"),
+            "environment": values.get("environment"),
+            "fraction": values.get("fraction"),
+            "cap_tokens": values.get("cap_tokens"),
+            "target_tokens": request.get("target_tokens"),
+            "pool_tokens": startup.get("pool_tokens"),
+            "pool_floor_tokens": _pool_floor_tokens(startup.get("pool_tokens"), request.get("target_tokens")),
+            "headroom_gib": startup.get("headroom_gib"),
+            "least_free_gib": (attempt["soak"] or {}).get("least_free_gib"),
+            "load_seconds": startup.get("load_seconds"),
+            "engine_version": plan.get("engine_version"),
+            "measurement": attempt["measurement"],
+            "files": {path: _snapshot.sha256_of(path) for path in files},
+        }
+
+    def outcome(self, step, attempts, back):
+        """What the run came to; see ``_outcome.outcome``."""
+        own = self.describe(self.unit)
+        adopted = self.describe(self.adopt_unit) if self.adopt_unit else None
+        return outcome(self.name, step, attempts, back, self._serving(own, adopted), self.store.proof())
+
+    def close(self, run_id, keep):
+        """Close the change, drop old backups, free the lease. Returns True when anything was open."""
+        change = self.store.change() or {}
+        closed = self.store.close_change()
+        if closed:
+            self.store.prune_backups(keep, protected=(change.get("backup"),))
+        self.store.release_lease(run_id)
+        return closed
+
+
+def _pool_floor_tokens(pool_tokens, target_tokens):
+    """Pool from which a later start-up of the same configuration is accepted as the same: its promise. Without a promise
+    it is 2% under what was measured, because two starts of one configuration differ by their noise."""
+    if pool_tokens is None:
+        return None
+    return min(pool_tokens, int(target_tokens)) if target_tokens else int(pool_tokens * 0.98)
+
+
+def _kind(units, proof):
+    if proof:
+        return "proof"
+    return "baseline" if any(record["exists"] for record in units) else "empty"
+
+
+def _unit_entry(record):
+    entry = {name: record[name] for name in ("name", "active", "enabled", "invocation_id", "fragment_path")}
+    entry.update(config_hash=record["running"].get("config_hash"), port=record["running"].get("port"))
+    return entry
+
+
+def _summary(manifest):
+    """A backup in one line: what a person needs to choose it."""
+    proof = manifest.get("proof") or {}
+    return {
+        "name": manifest["name"],
+        "kind": manifest["kind"],
+        "fraction": proof.get("fraction"),
+        "pool_tokens": proof.get("pool_tokens"),
+        "engine_version": proof.get("engine_version"),
+        "serving": [unit["name"] for unit in manifest["units"] if unit["active"]],
+    }

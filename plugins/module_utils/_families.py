@@ -1,0 +1,420 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which model families there are and how the engine keeps their KV rows: tables only. Private to the collection.
+
+A family that becomes known moves from the refused tables to a row of its own and gets a layout in _kv.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_MODEL_CONFIG = "sglang 0.5.23 srt/configs/model_config.py"
+_HYBRID_ARCH = "sglang 0.5.23 srt/configs/hybrid_arch.py"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """When a row counts: always, or when the key C(key) of the language model is set (C(wanted) True) or not."""
+
+    key: str | None = None
+    wanted: bool = True
+
+    def holds(self, text):
+        return self.key is None or bool(text.get(self.key)) is self.wanted
+
+
+ALWAYS = Condition()
+
+
+@dataclass(frozen=True)
+class Family:
+    """Architectures (first entry of C(architectures) in config.json) that share a KV layout."""
+
+    architectures: tuple
+    reason: str
+    source: str
+    condition: Condition = ALWAYS
+
+    def applies(self, text):
+        return self.condition.holds(text)
+
+
+# ---------------------------------------------------------------------------
+# Multi-head latent attention: one latent row per layer and token
+# ---------------------------------------------------------------------------
+
+_MLA_SOURCE = _MODEL_CONFIG + " _derive_model_shapes"
+MLA_FAMILIES = (
+    Family(
+        (
+            "DeepseekV2ForCausalLM",
+            "DeepseekV3ForCausalLM",
+            "DeepseekV32ForCausalLM",
+            "Glm4MoeLiteForCausalLM",
+            "DotsVLMForCausalLM",
+            "MistralLarge3ForCausalLM",
+            "KimiK25ForConditionalGeneration",
+            "KimiVLForConditionalGeneration",
+            "SarvamMLAForCausalLM",
+            "MiniCPM3ForCausalLM",
+        ),
+        "latent attention",
+        _MLA_SOURCE,
+    ),
+    Family(
+        ("PixtralForConditionalGeneration",),
+        "latent attention when kv_lora_rank is set",
+        _MLA_SOURCE,
+        Condition("kv_lora_rank"),
+    ),
+    Family(
+        ("DeepseekVL2ForCausalLM",), "latent attention when kv_lora_rank is set", _MLA_SOURCE, Condition("kv_lora_rank")
+    ),
+)
+
+# ---------------------------------------------------------------------------
+# Not understood yet: named, never guessed
+# ---------------------------------------------------------------------------
+
+_WINDOWS = "the engine keeps its sliding-window layers in a second pool"
+_STATE = "it mixes attention with mamba or linear-attention layers, which keep a state per request"
+_SPARSE = "it keeps index rows beside the KV rows"
+
+REFUSED_ARCHITECTURES = (
+    Family(
+        (
+            "BeamForCausalLM",
+            "DeepseekV4ForCausalLM",
+            "DiffusionGemmaForBlockDiffusion",
+            "Gemma4ForCausalLM",
+            "Gemma4ForConditionalGeneration",
+            "Gemma4UnifiedForConditionalGeneration",
+            "GptOssForCausalLM",
+            "GraniteMoeSWAForCausalLM",
+            "GraniteSWAForCausalLM",
+            "InklingForConditionalGeneration",
+            "IQuestQ1ForCausalLM",
+            "Llama4ForCausalLM",
+            "Llama4ForConditionalGeneration",
+            "MellumForCausalLM",
+            "MiMoV2FlashForCausalLM",
+            "MiMoV2ForCausalLM",
+            "MuseGlimmerForCausalLM",
+            "MuseGlimmerForConditionalGeneration",
+            "MuseSparkForConditionalGeneration",
+            "Step3p5ForCausalLM",
+            "Step3p7FlashForCausalLM",
+            "Step3p7ForConditionalGeneration",
+            "UnlimitedOCRForCausalLM",
+        ),
+        _WINDOWS,
+        _MODEL_CONFIG + " is_hybrid_swa_model",
+    ),
+    Family(("LagunaForCausalLM",), _WINDOWS, _MODEL_CONFIG + " is_hybrid_swa_model", Condition("sliding_window")),
+    Family(
+        (
+            "BailingMoeV2_5ForCausalLM",
+            "BailingMoeV3ForCausalLM",
+            "BailingMoeV3VLForConditionalGeneration",
+            "FalconH1ForCausalLM",
+            "FalconMambaForCausalLM",
+            "Glm5NextForConditionalGeneration",
+            "GraniteMoeHybridForCausalLM",
+            "InternS2PreviewForConditionalGeneration",
+            "JambaForCausalLM",
+            "JetNemotronForCausalLM",
+            "JetVLMForConditionalGeneration",
+            "KimiK3ForConditionalGeneration",
+            "KimiK3LinearForCausalLM",
+            "KimiLinearForCausalLM",
+            "Lfm2ForCausalLM",
+            "Lfm2MoeForCausalLM",
+            "Lfm2VlForConditionalGeneration",
+            "Mamba2ForCausalLM",
+            "MambaForCausalLM",
+            "MiniCPMSALAForCausalLM",
+            "NemotronHForCausalLM",
+            "NemotronHPuzzleForCausalLM",
+            "NemotronH_Nano_VL_V2",
+            "Qwen3NextForCausalLM",
+            "Qwen3_5ForCausalLM",
+            "Qwen3_5ForConditionalGeneration",
+            "Qwen3_5MoeForCausalLM",
+            "Qwen3_5MoeForConditionalGeneration",
+            "Qwen4ExpForConditionalGeneration",
+            "ZayaForCausalLM",
+        ),
+        _STATE,
+        _HYBRID_ARCH,
+    ),
+    Family(
+        ("MiniMaxM3ForCausalLM", "MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration"),
+        _SPARSE,
+        _MODEL_CONFIG + " is_minimax_sparse",
+    ),
+    Family(
+        ("Dots3NoteForCausalLM", "GlmMoeDsaForCausalLM", "HYV4ForCausalLM"),
+        _SPARSE,
+        _MODEL_CONFIG + " is_deepseek_dsa",
+    ),
+    Family(
+        ("LongcatFlashForCausalLM", "IQuestLoopCoderForCausalLM", "NanbeigeForCausalLM"),
+        "it has more attention layers than hidden layers",
+        _MODEL_CONFIG + " num_attention_layers",
+    ),
+    Family(
+        ("MllamaForConditionalGeneration", "WhisperForConditionalGeneration"),
+        "it attends across to an encoder",
+        _MODEL_CONFIG + " is_encoder_decoder_model",
+    ),
+    Family(
+        ("GigaChat35ForCausalLM",),
+        "its mixture of layer kinds was not read yet",
+        _MODEL_CONFIG + " _derive_model_shapes",
+    ),
+    Family(
+        ("DeciLMForCausalLM", "NemotronNASForCausalLM"),
+        "its layers differ in KV heads",
+        _MODEL_CONFIG + " get_total_num_kv_heads (nemotron-nas)",
+    ),
+    Family(
+        ("HunYuanForCausalLM",),
+        "its layers may share KV rows, and the engine decides by version whether they do",
+        "config keys use_cla and cla_share_factor",
+        Condition("use_cla"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class RefusedKey:
+    """A key of the language model that changes the KV layout when it is set to anything but null, false, 0 or 1."""
+
+    key: str
+    reason: str
+    source: str
+    condition: Condition = ALWAYS
+
+    def applies(self, text):
+        return self.condition.holds(text)
+
+
+REFUSED_KEYS = (
+    RefusedKey("is_hybrid_swa", _WINDOWS, _MODEL_CONFIG + " is_hybrid_swa_model"),
+    RefusedKey("hybrid_layer_pattern", _WINDOWS, _MODEL_CONFIG + " get_hybrid_layer_ids"),
+    RefusedKey("global_head_dim", "full and window layers differ in head size", "Gemma 4"),
+    RefusedKey("num_global_key_value_heads", "full and window layers differ in KV heads", "Gemma 4"),
+    RefusedKey("swa_num_key_value_heads", "full and window layers differ in KV heads", "MiMo-V2"),
+    RefusedKey("swa_head_dim", "full and window layers differ in head size", "MiMo-V2"),
+    RefusedKey("attention_chunk_size", "its layers attend in chunks", "Llama 4"),
+    RefusedKey("hybrid_override_pattern", _STATE, "Nemotron-H"),
+    RefusedKey("layers_block_type", _STATE, "Jamba, Zamba, Nemotron-H"),
+    RefusedKey("attn_layer_period", _STATE, "Jamba"),
+    RefusedKey("full_attention_interval", _STATE, "Qwen3-Next"),
+    RefusedKey("linear_attn_config", _STATE, "Kimi-Linear"),
+    RefusedKey("mamba_d_state", _STATE, "Jamba, Falcon-H1, Bamba"),
+    RefusedKey("ssm_state_size", _STATE, "Nemotron-H"),
+    RefusedKey("full_attn_idxs", _STATE, "LFM2"),
+    RefusedKey("index_topk", _SPARSE, _MODEL_CONFIG + " is_deepseek_dsa"),
+    RefusedKey("index_head_dim", _SPARSE, _MODEL_CONFIG + " is_deepseek_dsa"),
+    RefusedKey("sparse_attention_config", _SPARSE, _MODEL_CONFIG + " is_minimax_sparse"),
+    RefusedKey("compress_ratios", "it keeps compressed rows beside the KV rows", "DeepSeek-V4"),
+    RefusedKey("num_kv_shared_layers", "its last layers share the KV rows of earlier ones", "Gemma 3n"),
+    RefusedKey("use_cla", "its layers share KV rows", "Hunyuan-Large"),
+    RefusedKey("cla_share_factor", "its layers share KV rows", "Hunyuan-Large", Condition("use_cla")),
+    RefusedKey("block_configs", "its layers differ in KV heads", "DeciLM"),
+    RefusedKey("num_attention_heads_per_layer", "its layers differ in heads", _MODEL_CONFIG),
+    RefusedKey("loop_num", "its layers run more than once", _MODEL_CONFIG),
+    RefusedKey("num_loops", "its layers run more than once", _MODEL_CONFIG),
+    RefusedKey("cross_attention_layers", "some layers attend across to an encoder", "Llama 3.2 Vision"),
+    RefusedKey("is_encoder_decoder", "it attends across to an encoder", "Whisper, T5"),
+    RefusedKey("add_cross_attention", "it attends across to an encoder", "transformers"),
+    RefusedKey("attention_other_setting", "full and window layers differ in KV heads", "Step-3.5"),
+)
+
+# Lists that give a kind to every layer, and the kinds whose KV rows are plain.
+LAYER_KINDS = {
+    "layer_types": ("full_attention", "sliding_attention", "attention", "global_attention"),
+    "mlp_layer_types": ("dense", "sparse", "moe"),
+}
+
+# ---------------------------------------------------------------------------
+# Keys that are not known
+# ---------------------------------------------------------------------------
+
+# What a key looks like that may change the KV rows. Whole words between underscores.
+SUSPICIOUS_KEY = re.compile(
+    r"(?:^|_)(?:block|blocks|chunk|chunks|cla|compress|compressed|conv|conv1d|cross|delta|dilated|gated|global|hash|"
+    r"hybrid|hyper|idxs|indexer|interval|kda|kv|latent|lightning|linear|loop|loops|lora|lsh|mamba|mamba2|memory|"
+    r"pattern|period|pool|recurrent|retention|rwkv|shared|sharing|sliding|sparse|ssm|state|swa|window|windows|yoco)(?:_|$)"
+    r"|^index_|^local_(?:attention|layer)|full_att|attn_(?:layer|type|mode|kind)"
+)
+
+# Keys that look like it and do not: seen in configurations whose KV rows are plain.
+HARMLESS_KEYS = frozenset(
+    (
+        "block_size",
+        "chunk_size_feed_forward",
+        "decoder_sparse_step",
+        "use_block_attn",
+        "global_attn_every_n_layers",
+        "gated_attention",
+        "interval",
+        "kv_channels",
+        "kv_lora_rank",
+        "kv_n_heads",
+        "layer_types",
+        "lora_config",
+        "max_window_layers",
+        "mlp_layer_types",
+        "moe_layer_interval",
+        "moe_num_shared_experts",
+        "moe_shared_expert_gate",
+        "moe_shared_expert_intermediate_size",
+        "multi_query_group_num",
+        "n_head_kv",
+        "n_shared_experts",
+        "no_rope_layer_interval",
+        "num_kv_heads",
+        "num_shared_expert",
+        "num_shared_experts",
+        "q_lora_rank",
+        "shared_expert_intermediate_size",
+        "shared_expert_gate",
+        "shared_intermediate_size",
+        "share_expert_dim",
+        "sliding_window",
+        "sliding_window_pattern",
+        "_sliding_window_pattern",
+        "use_shared_expert_gate",
+        "use_sliding_window",
+    )
+)
+
+# ---------------------------------------------------------------------------
+# Plain families with windows
+# ---------------------------------------------------------------------------
+
+# The engine knows these and keeps full rows for all their layers, also where the configuration names a window:
+# they are not on its list of hybrid-window architectures in any version read (0.4.9 to 0.5.23).
+PLAIN_ARCHITECTURES = frozenset(
+    (
+        "AfmoeForCausalLM",
+        "ApertusForCausalLM",
+        "ArceeForCausalLM",
+        "Cohere2ForCausalLM",
+        "Cohere2MoeForCausalLM",
+        "Cohere2VisionForConditionalGeneration",
+        "Ernie4_5_ForCausalLM",
+        "Ernie4_5_MoeForCausalLM",
+        "Exaone4ForCausalLM",
+        "ExaoneMoEForCausalLM",
+        "ExaoneMoeForCausalLM",
+        "Gemma2ForCausalLM",
+        "Gemma3ForCausalLM",
+        "Gemma3ForConditionalGeneration",
+        "Glm4ForCausalLM",
+        "Glm4MoeForCausalLM",
+        "HunYuanDenseV1ForCausalLM",
+        "HunYuanMoEV1ForCausalLM",
+        "InternLM3ForCausalLM",
+        "LlamaForCausalLM",
+        "MiMoForCausalLM",
+        "MiniMaxM2ForCausalLM",
+        "Ministral3ForCausalLM",
+        "Mistral3ForConditionalGeneration",
+        "MistralForCausalLM",
+        "MixtralForCausalLM",
+        "Olmo2ForCausalLM",
+        "Olmo3ForCausalLM",
+        "OlmoForCausalLM",
+        "OlmoeForCausalLM",
+        "Phi3ForCausalLM",
+        "Phi3SmallForCausalLM",
+        "Phi4MMForCausalLM",
+        "PhiMoEForCausalLM",
+        "Qwen2ForCausalLM",
+        "Qwen2MoeForCausalLM",
+        "Qwen2VLForConditionalGeneration",
+        "Qwen2_5_VLForConditionalGeneration",
+        "Qwen3ForCausalLM",
+        "Qwen3MoeForCausalLM",
+        "Qwen3OmniMoeForConditionalGeneration",
+        "Qwen3VLForConditionalGeneration",
+        "Qwen3VLMoeForConditionalGeneration",
+        "SmolLM3ForCausalLM",
+        "Starcoder2ForCausalLM",
+        "XverseMoeForCausalLM",
+    )
+)
+
+# ---------------------------------------------------------------------------
+# What a model class assumes where its configuration says nothing
+# ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassDefaults:
+    """Defaults of a configuration class. None: derived (KV heads as attention heads, head size by division)."""
+
+    model_type: str
+    attention_heads: int | None
+    kv_heads: int | None
+    head_dim: int | None
+
+
+# Read from transformers 5 (models/*/configuration_*.py). C(attention_heads) only where releases rely on it.
+_DEFAULT_ROWS = (
+    ("afmoe", None, None, 128),
+    ("apertus", None, None, None),
+    ("arcee", None, None, None),
+    ("cohere", None, None, None),
+    ("cohere2", None, None, None),
+    ("cohere2_moe", None, None, 128),
+    ("deepseek", None, None, None),
+    ("dots1", None, None, None),
+    ("ernie4_5", None, 2, 128),
+    ("ernie4_5_moe", None, 4, None),
+    ("exaone", None, None, None),
+    ("gemma", None, 16, 256),
+    ("gemma2", None, 4, 256),
+    ("gemma3_text", 8, 4, 256),
+    ("glm", None, 2, 128),
+    ("glm4", None, 2, 128),
+    ("glm4_moe", None, 8, None),
+    ("granite", None, None, None),
+    ("granitemoe", None, None, None),
+    ("granitemoeshared", None, None, None),
+    ("hunyuan_v1_dense", None, None, None),
+    ("hunyuan_v1_moe", None, None, None),
+    ("internlm2", None, None, None),
+    ("llama", None, None, None),
+    ("minimax_m2", None, 8, 128),
+    ("ministral3", None, 8, 128),
+    ("mistral", None, 8, None),
+    ("mixtral", None, 8, None),
+    ("nemotron", None, None, None),
+    ("olmo", None, None, None),
+    ("olmo2", None, None, None),
+    ("olmo3", None, None, None),
+    ("olmoe", None, None, None),
+    ("phi", None, None, None),
+    ("phi3", None, None, None),
+    ("phimoe", None, 8, None),
+    ("qwen2", None, 32, None),
+    ("qwen2_moe", None, 16, None),
+    ("qwen3", None, 32, 128),
+    ("qwen3_moe", None, 4, None),
+    ("qwen3_vl_moe_text", None, 16, None),
+    ("qwen3_vl_text", None, 32, 128),
+    ("seed_oss", None, 8, 128),
+    ("smollm3", None, 4, None),
+    ("solar", None, None, None),
+    ("stablelm", None, 32, None),
+    ("starcoder2", None, 2, None),
+)
+CLASS_DEFAULTS = {row[0]: ClassDefaults(*row) for row in _DEFAULT_ROWS}

@@ -1,0 +1,42 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: talking to the server, from a module. The parts of options that ``server_ready`` and ``server_soak`` share.
+
+Private to the gpufleet.sglang collection; may change at any time.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _http
+
+
+def runner_of(module):
+    """``run(argv) -> (rc, stdout, stderr)`` in a plain locale; raises OSError for a command that does not exist."""
+
+    def run(argv):
+        return module.run_command(
+            argv,
+            environ_update={"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "SYSTEMD_COLORS": "0"},
+            expand_user_and_vars=False,
+            handle_exceptions=False,
+        )
+
+    return run
+
+
+def address_of(module, params):
+    """The server's address with its key; the key is masked in everything that the module returns."""
+    api_key = params["api_key"]
+    if params["api_key_file"]:
+        try:
+            with open(params["api_key_file"], encoding="utf-8") as stream:
+                api_key = _http.api_key_of_text(stream.read())
+        except (OSError, ValueError) as error:
+            module.fail_json(
+                msg="Expected the API key in api_key_file {}, found: {}; correct the path, or set api_key.".format(
+                    params["api_key_file"], error
+                )
+            )
+        module.no_log_values.add(api_key)
+    return _http.Address(params["host"], params["port"], api_key or None)

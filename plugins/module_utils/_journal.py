@@ -1,0 +1,502 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""_journal: reading the journal (private to the collection).
+
+``journalctl -o json`` lines or the text of any SGLang log in, one Entry per visible line out. Progress bars (which the
+journal hands over as byte arrays, their steps joined by carriage returns), colours, NUL bytes, invalid UTF-8, null
+fields and lines that journald cut are all made plain here, so that no other room has to think of them.
+"""
+from __future__ import annotations
+
+import calendar
+import dataclasses
+import json
+import re
+
+# The only fields that are read. journalctl adds the cursor and the timestamps by itself.
+FIELDS = (
+    "MESSAGE",
+    "_PID",
+    "_SYSTEMD_INVOCATION_ID",
+    "INVOCATION_ID",
+    "USER_INVOCATION_ID",
+    "_LINE_BREAK",
+    "_STREAM_ID",
+    "_TRANSPORT",
+    "SYSLOG_IDENTIFIER",
+    "UNIT",
+    "USER_UNIT",
+)
+
+SERVICE, SYSTEMD, KERNEL, JOURNALD = "service", "systemd", "kernel", "journald"
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One visible line. Times are seconds: realtime since the epoch, monotonic since boot (of text logs: of the day).
+
+    A text log carries no time zone: its stamps are read as UTC, so that differences are right and the date may be off
+    by the zone. ``source`` is service, systemd (``unit_message``), kernel or journald.
+    """
+
+    message: str
+    realtime_seconds: float | None = None
+    monotonic_seconds: float | None = None
+    pid: int | None = None
+    unit_message: bool = False
+    cursor: str | None = None
+    invocation_id: str | None = None
+    source: str = SERVICE
+
+    def as_dict(self):
+        """Return plain JSON types."""
+        return dataclasses.asdict(self)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The head of an SGLang line: [2026-05-31 10:15:07 DP0 TP3] message
+# Source: configure_logger in srt/utils (0.3.6 - 0.5.23); time-only stamps before 0.3.7; milliseconds with SGLANG_LOG_MS=1.
+# TS and HH:MM:SS stand for the time in logs that people shortened by hand.
+
+_STAMP = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d\d:\d\d:\d\d|TS|HH:MM:SS"
+_RANK = r"(?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d{1,5}"
+_HEAD = re.compile(
+    r"\[(?:(?P<stamp>" + _STAMP + r")(?P<ranks>(?: " + _RANK + r"){0,6})|(?P<only>" + _RANK + "(?: " + _RANK + r"){0,5}))\] ?"
+)
+_DATED_HEAD = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: " + _RANK + r"){0,6}\] ")
+_HEAD_SEARCH_LENGTH = 400
+
+
+def split_head(message):
+    """Split an SGLang line into (stamp, rank, text); stamp and rank are None where the line has none.
+
+    The rank is the printed prefix, for example "TP3" or "DP0 TP3". Prefixes that a container or a collector put before
+    the head are dropped.
+    """
+    if message[:1] == "[":
+        match = _HEAD.match(message)
+    elif "[" in message[:_HEAD_SEARCH_LENGTH]:
+        match = _DATED_HEAD.search(message, 0, _HEAD_SEARCH_LENGTH)
+        match = match and _HEAD.match(message, match.start())
+    else:
+        match = None
+    if match is None:
+        return None, None, message
+    ranks = (match.group("ranks") or match.group("only") or "").strip()
+    return match.group("stamp"), ranks or None, message[match.end():]
+
+
+def _stamp_times(stamp):
+    """Return (realtime, monotonic) seconds of a printed stamp; a time without a date gives the seconds of its day."""
+    if not stamp or not stamp[0].isdigit():
+        return None, None
+    try:
+        clock = stamp[11:] if len(stamp) > 8 else stamp
+        whole, _sep, part = clock.replace(",", ".").partition(".")
+        hours, minutes, seconds = (int(number) for number in whole.split(":"))
+        of_day = hours * 3600 + minutes * 60 + seconds + (float("0." + part) if part else 0.0)
+        if len(stamp) == 8:
+            return None, of_day
+        date = (int(stamp[0:4]), int(stamp[5:7]), int(stamp[8:10]), 0, 0, 0, 0, 0, 0)
+        return calendar.timegm(date) + of_day, None
+    except (ValueError, OverflowError):
+        return None, None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Making lines plain
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_]?)")
+_CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_BREAK = re.compile(r"[\r\n\x00\x85\u2028\u2029]+")
+
+
+def visible_lines(text):
+    """Return the visible lines of one message: carriage returns and NULs split, colours and control characters dropped.
+
+    A dated SGLang head in the middle of a line starts a new one: another process wrote behind a progress bar that had
+    not yet ended its line.
+    """
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    pieces = _BREAK.split(text) if _BREAK.search(text) else (text,)
+    lines = []
+    for piece in pieces:
+        piece = _CONTROL.sub("", piece).rstrip()
+        if not piece.strip():
+            continue
+        lines.extend(_split_at_heads(piece))
+    return lines
+
+
+def _split_at_heads(piece):
+    # Cheap test first: nearly every line holds no second head.
+    if piece.find("[20", 1) < 0 or "it/s" not in piece and "s/it" not in piece:
+        return [piece]
+    starts = [match.start() for match in _DATED_HEAD.finditer(piece) if match.start() > 0]
+    if not starts:
+        return [piece]
+    cuts = [0] + starts + [len(piece)]
+    parts = [piece[left:right].rstrip() for left, right in zip(cuts, cuts[1:])]
+    return [part for part in parts if part.strip()]
+
+
+def _text(value):
+    """Return a journal field as text: str, byte array, several values of one field, or null."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple)):
+        return _bytes(value).decode("utf-8", "backslashreplace")
+    return ""
+
+
+def _bytes(value):
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if not isinstance(value, (list, tuple)):
+        return b""
+    try:
+        return bytes(value)
+    except (TypeError, ValueError):
+        # A field that was given more than once: a list of texts and byte arrays.
+        return b"\n".join(_plain_bytes(item) for item in value)
+
+
+def _plain_bytes(value):
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    try:
+        return bytes(value) if isinstance(value, list) else b""
+    except (TypeError, ValueError):
+        return b""
+
+
+def _number(value, scale=1.0):
+    try:
+        return int(value) / scale
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _field(record, name):
+    value = record.get(name)
+    if isinstance(value, list):
+        value = _text(value)
+    return value if isinstance(value, str) and value else None
+
+
+def _origin(record):
+    """Return (source, invocation id) of a journal record."""
+    transport = _field(record, "_TRANSPORT")
+    if transport == "kernel":
+        return KERNEL, None
+    identifier = _field(record, "SYSLOG_IDENTIFIER")
+    if transport == "driver" or identifier == "systemd-journald":
+        return JOURNALD, None
+    unit = _field(record, "UNIT") or _field(record, "USER_UNIT")
+    if unit and identifier in ("systemd", None):
+        own = _field(record, "INVOCATION_ID") or _field(record, "USER_INVOCATION_ID")
+        return SYSTEMD, own
+    return SERVICE, _field(record, "_SYSTEMD_INVOCATION_ID") or _field(record, "INVOCATION_ID")
+
+
+def decode_json_lines(text):
+    """Decode ``journalctl -o json`` output (str or bytes) into a list of Entry; what is not a JSON object is skipped.
+
+    Lines over journald's LineMax arrive in pieces marked ``_LINE_BREAK=line-max``: they are joined per stream again.
+    """
+    if isinstance(text, (bytes, bytearray)):
+        text = bytes(text).decode("utf-8", "backslashreplace")
+    entries, open_lines = [], {}
+    for line in text.split("\n"):
+        if not line.startswith("{"):
+            line = line.lstrip()
+            if not line.startswith("{"):
+                continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict):
+            _take(record, entries, open_lines)
+    for record, parts in open_lines.values():
+        entries.extend(_entries_of(record, b"".join(parts).decode("utf-8", "backslashreplace")))
+    return entries
+
+
+def _take(record, entries, open_lines):
+    """Add the entries of one record, or keep it until the rest of its line arrives."""
+    continues = record.get("_LINE_BREAK") == "line-max"
+    if not continues and not open_lines:
+        entries.extend(_entries_of(record, _text(record.get("MESSAGE"))))
+        return
+    stream = _field(record, "_STREAM_ID") or record.get("_PID")
+    stream = stream if isinstance(stream, str) else str(stream)
+    waiting = open_lines.pop(stream, None)
+    if waiting is None and not continues:
+        entries.extend(_entries_of(record, _text(record.get("MESSAGE"))))
+        return
+    first, parts = waiting or (record, [])
+    parts.append(_bytes(record.get("MESSAGE")))
+    if continues:
+        open_lines[stream] = (first, parts)
+    else:
+        entries.extend(_entries_of(first, b"".join(parts).decode("utf-8", "backslashreplace")))
+
+
+def _entries_of(record, message):
+    source, invocation = _origin(record)
+    pid = _number(record.get("_PID"))
+    realtime = _number(record.get("__REALTIME_TIMESTAMP"), 1e6)
+    monotonic = _number(record.get("__MONOTONIC_TIMESTAMP"), 1e6)
+    cursor = _field(record, "__CURSOR")
+    return [
+        Entry(
+            message=line,
+            realtime_seconds=realtime,
+            monotonic_seconds=monotonic,
+            pid=int(pid) if pid is not None else None,
+            unit_message=source == SYSTEMD,
+            cursor=cursor,
+            invocation_id=invocation,
+            source=source,
+        )
+        for line in visible_lines(message)
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Plain text: journalctl -o short (and its relatives) / cat, docker and Kubernetes logs, SGLang's own output
+
+_SHORT = re.compile(
+    r"^(?:(?P<month>[A-Z][a-z]{2}) {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?"
+    r"|(?:[A-Z][a-z]{2} )?(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?: ?(?P<zone>Z|UTC|[+-]\d\d:?\d\d))?"
+    r"|(?P<unix>\d{9,11}\.\d{6}))"
+    r" (?P<host>[^\s:\[]{1,255}) (?P<ident>[^\s\[:]{1,255}(?:: ?[^\s\[:]{1,64})?)(?:\[(?P<pid>\d{1,10})\])?: (?P<rest>.*)$"
+)
+_BARE_SOURCE = re.compile(r"^(?P<ident>systemd|kernel|systemd-journald)(?:\[(?P<pid>\d{1,10})\])?: (?P<rest>.*)$")
+_COLLECTOR = re.compile(
+    r"^(?:[A-Za-z0-9._-]{1,80} {1,20}\| |\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] )"
+)
+_SOURCES = {"systemd": SYSTEMD, "kernel": KERNEL, "systemd-journald": JOURNALD}
+
+
+def decode_text(text):
+    """Decode a plain log (str or bytes) into a list of Entry. A line without a time of its own has that of the last one."""
+    if isinstance(text, (bytes, bytearray)):
+        text = bytes(text).decode("utf-8", "backslashreplace")
+    entries = []
+    realtime = monotonic = None
+    for line in visible_lines(text):
+        source, pid, prefix_time, rest = _strip_prefix(line)
+        stamp = split_head(rest)[0]
+        own_realtime, own_monotonic = _stamp_times(stamp)
+        if prefix_time is not None:
+            own_realtime = prefix_time
+        if own_realtime is not None or own_monotonic is not None:
+            realtime, monotonic = own_realtime, own_monotonic
+        entries.append(
+            Entry(
+                message=rest,
+                realtime_seconds=realtime,
+                monotonic_seconds=monotonic,
+                pid=pid,
+                unit_message=source == SYSTEMD,
+                source=source,
+            )
+        )
+    return entries
+
+
+def _strip_prefix(line):
+    """Return (source, pid, realtime, rest) of one text line; the prefix of a log reader is taken off."""
+    if line[:1] == "[" or line[:1] == " ":
+        return SERVICE, None, None, line
+    match = _BARE_SOURCE.match(line) or _SHORT.match(line)
+    if match is None:
+        collector = _COLLECTOR.match(line)
+        return SERVICE, None, None, line[collector.end():] if collector else line
+    found = match.groupdict()
+    pid = int(found["pid"]) if found.get("pid") else None
+    source = _SOURCES.get(match.group("ident"), SERVICE)
+    return source, pid, _prefix_time(found), match.group("rest")
+
+
+def _prefix_time(found):
+    if found.get("unix"):
+        return float(found["unix"])
+    if not found.get("iso"):
+        return None
+    seconds = _stamp_times(found["iso"])[0]
+    zone = found.get("zone")
+    if seconds is not None and zone and zone[0] in "+-":
+        offset = int(zone[1:3]) * 3600 + int(zone[-2:]) * 60
+        seconds -= offset if zone[0] == "+" else -offset
+    return seconds
+
+
+def looks_like_json(text):
+    """Tell whether *text* (str or bytes) is ``journalctl -o json`` output: its first JSON object decides."""
+    head = text[:65536]
+    if isinstance(head, (bytes, bytearray)):
+        head = bytes(head).decode("utf-8", "replace")
+    for line in head.splitlines():
+        line = line.strip()
+        if line.startswith("{"):
+            return '"__REALTIME_TIMESTAMP"' in line or '"MESSAGE"' in line or '"__CURSOR"' in line
+        if line.startswith("["):
+            return False
+    return False
+
+
+def decode(text):
+    """Decode a log of either kind; returns (entries, "json" or "text")."""
+    if looks_like_json(text):
+        return decode_json_lines(text), "json"
+    return decode_text(text), "text"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One invocation out of many
+
+
+def invocations(entries):
+    """Return the invocation ids in the order in which they first appear."""
+    seen = {}
+    for entry in entries:
+        if entry.invocation_id:
+            seen.setdefault(entry.invocation_id, None)
+    return list(seen)
+
+
+def select_invocation(entries, invocation_id=None):
+    """Return the entries of one invocation (the last one when none is named).
+
+    Last words of a process that ended at once may lack the id: they belong to the invocation that was logged before
+    them. Entries of the kernel and of journald are kept from the first entry of the invocation on.
+    """
+    entries = list(entries)
+    known = invocations(entries)
+    if not known:
+        return last_start(entries)
+    wanted = invocation_id or known[-1]
+    chosen, current, begun = [], None, False
+    for entry in entries:
+        current = entry.invocation_id or current
+        begun = begun or current == wanted
+        mine = current == wanted if entry.source in (SERVICE, SYSTEMD) else begun
+        if mine and begun:
+            chosen.append(entry)
+    return chosen
+
+
+_START_LINES = re.compile(r"^(?:server_args=|Started .*|Starting .*\.\.\.$)")
+_PAST_LINES = (
+    "Load weight begin",
+    "The server is fired up",
+    "Received sigquit",
+    "SIGQUIT received",
+    "Main process exited",
+    "Traceback (most recent",
+    "error: ",
+)
+
+
+def last_start(entries):
+    """Return the entries of the last start in a text log that holds several, one behind the other."""
+    begin, past = 0, False
+    for index, entry in enumerate(entries):
+        message = split_head(entry.message)[2]
+        if past and _START_LINES.match(message) and (entry.unit_message or message.startswith("server_args=")):
+            begin, past = index, False
+        elif not past and any(words in message for words in _PAST_LINES):
+            past = True
+    return entries[begin:]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Commands
+
+
+def _base_command():
+    return ["journalctl", "--no-pager", "--quiet", "--output=json", "--all", "--output-fields=" + ",".join(FIELDS)]
+
+
+def journal_command(unit, invocation_id, after_cursor=None):
+    """Return the journalctl argument list for one invocation of *unit* (for the whole unit when the id is None).
+
+    The selection is by invocation id, which neither clock steps nor restarts can disturb; it covers what the service
+    printed and what systemd said about it. after_cursor must be the cursor of an entry of this very selection: before
+    systemd 255 any other one loses an entry.
+    """
+    command = _base_command()
+    if after_cursor:
+        command.append("--after-cursor=" + after_cursor)
+    if invocation_id:
+        return command + ["_SYSTEMD_INVOCATION_ID=" + invocation_id, "+", "INVOCATION_ID=" + invocation_id]
+    return command + ["--unit=" + unit]
+
+
+def last_entry_command(unit):
+    """Return the command that prints the newest entry of *unit*: its invocation is the last one."""
+    return _base_command() + ["--unit=" + unit, "--lines=1"]
+
+
+def kernel_command(since_seconds):
+    """Return the command for the kernel's lines since *since_seconds* (epoch): GPU errors and out-of-memory kills."""
+    return _base_command() + ["--dmesg", "--since=@{0}".format(int(since_seconds))]
+
+
+@dataclasses.dataclass(frozen=True)
+class ReaderProblem:
+    """journalctl or systemctl could not answer. kind: no_systemd, no_journal, no_permission, broken, missing_program."""
+
+    kind: str
+    sentence: str
+    retry: bool
+
+    def as_dict(self):
+        """Return plain JSON types."""
+        return dataclasses.asdict(self)
+
+
+# (text in stderr or stdout, kind, retry, sentence)
+_READER_PROBLEMS = (
+    ("not been booted with systemd", "no_systemd", False,
+     "This needs a host running systemd, and PID 1 here is something else; run it on a host or container that boots systemd."),
+    ("Failed to connect to bus", "no_systemd", False,
+     "This needs a host running systemd, and its bus does not answer; run it on a host or container that boots systemd."),
+    ("Permission denied", "no_permission", False,
+     "Reading the journal was refused; use become, or add the user to the group systemd-journal."),
+    ("insufficient permissions", "no_permission", False,
+     "Reading the journal was refused; use become, or add the user to the group systemd-journal."),
+    ("not seeing messages from other users", "no_permission", False,
+     "Reading the journal was refused; use become, or add the user to the group systemd-journal."),
+    ("No journal files were", "no_journal", False,
+     "This host keeps no journal, so causes cannot be named; set Storage=persistent in journald.conf (or repair /etc/machine-id)."),
+    ("-- No entries --", "no_journal", False,
+     "The journal holds nothing of this unit, so causes cannot be named; set Storage=persistent in journald.conf."),
+    ("Failed to iterate through journal", "broken", True, "The journal was rotated while it was read; it is read again."),
+    ("Bad message", "broken", True, "The journal was rotated while it was read; it is read again."),
+    ("Failed to seek to cursor", "broken", True, "The cursor is of another journal; the invocation is read from its beginning."),
+)
+
+
+def reader_problem(rc, stdout, stderr):
+    """Say why journalctl or systemctl gave no answer, or None when there is nothing to say.
+
+    rc: exit status (127: the program is missing); stdout, stderr: its text.
+    """
+    text = (stderr or "") + "\n" + (stdout or "")[:2000]
+    if rc == 127 or "command not found" in (stderr or ""):
+        return ReaderProblem(
+            "missing_program", "This needs a host running systemd, and its programs systemctl and journalctl are missing here.", False
+        )
+    for words, kind, retry, sentence in _READER_PROBLEMS:
+        if words in text:
+            return ReaderProblem(kind, sentence, retry)
+    if rc:
+        first = (stderr or "").strip().splitlines()
+        return ReaderProblem("broken", "journalctl failed: {0}".format(first[0] if first else "exit status {0}".format(rc)), True)
+    return None

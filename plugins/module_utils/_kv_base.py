@@ -1,0 +1,137 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a token costs, the ground of it: errors, checks of numbers, sharing by ranks. Private to the collection."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import canonical_arguments, version_at_least
+
+WAY_OUT = "state the cell as cell_bytes (the pool line of a start-up gives it)"
+
+
+class UnknownLayout(ValueError):
+    """The KV layout cannot be computed. C(what) names the thing that is not understood."""
+
+    def __init__(self, what, why=""):
+        self.what = what
+        text = "The KV cell of this configuration is not known because of {}{}: {}.".format(
+            what, f" ({why})" if why else "", WAY_OUT
+        )
+        super().__init__(text)
+
+
+class LayoutError(ValueError):
+    """An input cannot be right: a size that is no positive whole number, or heads that do not divide."""
+
+
+# ---------------------------------------------------------------------------
+# Input checks
+# ---------------------------------------------------------------------------
+
+
+def whole_number(value, name, minimum=1):
+    """Return C(value) as int. Raise LayoutError (names C(name)) for anything that is no whole number."""
+    number = value
+    if isinstance(value, str):
+        text = value.strip()
+        number = int(text) if text.isascii() and text.lstrip("+").isdigit() else None
+    elif isinstance(value, float):
+        number = int(value) if math.isfinite(value) and value == int(value) else None
+    elif isinstance(value, bool) or not isinstance(value, int):
+        number = None
+    if number is None or number < minimum:
+        raise LayoutError(f"Expected a whole number of at least {minimum} for {name}, found {value!r}.")
+    return number
+
+
+def is_on(value):
+    """Return whether a flag is set. Inventories write flags as booleans or as words."""
+    if isinstance(value, str):
+        return value.strip().lower() in ("true", "yes", "on", "1")
+    return bool(value)
+
+
+def _size(arguments, name, default=1):
+    value = arguments.get(name)
+    return default if value is None else whole_number(value, "the server argument " + name)
+
+
+def field_of(geometry, key, minimum=1):
+    value = geometry.get(key)
+    if value is None:
+        raise LayoutError(f"Expected {key} in the geometry, found nothing: read it with model_info, or {WAY_OUT}.")
+    return whole_number(value, key + " of the geometry", minimum)
+
+
+def optional_field(geometry, key, default):
+    return default if geometry.get(key) is None else field_of(geometry, key)
+
+
+# ---------------------------------------------------------------------------
+# Parallelism
+# ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """How the ranks share the model. C(attention_tp) ranks share the heads, C(stages) the layers."""
+
+    attention_tp: int
+    stages: int
+    data_parallel: int  # request groups that have a pool each
+
+
+def ranks(arguments, engine_version=None):
+    """Return the Ranks that C(arguments) (any spelling) give. Raises LayoutError when the sizes do not divide."""
+    arguments = canonical_arguments(arguments)
+    tp = _size(arguments, "tp-size")
+    dp = _size(arguments, "dp-size")
+    context_parallel = _size(arguments, "attn-cp-size")
+    attention_dp = _size(arguments, "attn-dp-size")
+    attention_replicas = attention_dp
+    if is_on(arguments.get("enable-dp-attention", False)) and attention_dp == 1:
+        # Before 0.4.3 the heads were divided by the whole tp size even so (srt/model_executor/model_runner.py).
+        attention_replicas = dp if version_at_least(engine_version, "0.4.3") else 1
+    divisor = attention_replicas * context_parallel
+    if tp % divisor:
+        raise LayoutError(
+            f"Expected tp-size to be a multiple of the {divisor} attention groups (dp-size or attn-dp-size, times"
+            " attn-cp-size),"
+            f" found tp-size {tp}: change one of them in the server arguments."
+        )
+    return Ranks(tp // divisor, _size(arguments, "pp-size"), max(dp, attention_dp))
+
+
+def layers_of_largest_stage(layers, stages):
+    """Return the layers that the largest pipeline stage holds: the pool is the minimum over stages."""
+    if stages > layers:
+        raise LayoutError(
+            f"Expected pp-size to be at most the {layers} layers of the model, found {stages}: lower pp-size in"
+            " the server arguments."
+        )
+    return -(-layers // stages)
+
+
+def kv_heads_per_rank(kv_heads, attention_tp):
+    """Return the KV heads that one rank stores. Fewer heads than ranks are replicated, not split."""
+    fits = kv_heads % attention_tp == 0 if kv_heads >= attention_tp else attention_tp % kv_heads == 0
+    if not fits:
+        raise LayoutError(
+            f"Expected the {kv_heads} KV heads and {attention_tp} attention ranks to divide each other, they do not:"
+            " change tp-size (or dp-size with data-parallel attention) in the server arguments."
+        )
+    return max(1, kv_heads // attention_tp)
+
+
+def check_heads(geometry, attention_tp):
+    heads = geometry.get("attention_heads")
+    if heads is not None and field_of(geometry, "attention_heads") % attention_tp:
+        raise LayoutError(
+            f"Expected the {heads} attention heads to be a multiple of the attention ranks, found {attention_tp} ranks:"
+            " change tp-size in the server arguments."
+        )

@@ -1,0 +1,232 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the model needs, figure by figure: spellings, defaults, checks. Private to the collection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class ModelError(ValueError):
+    """The model folder or its config.json cannot be right or leaves something out. The text is one sentence."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """The spellings under which configurations state one figure, in the order in which they count."""
+
+    name: str
+    spellings: tuple
+    source: str
+
+
+_MAPS = "transformers attribute_map and sglang srt/configs/model_config.py"
+KEYS = (
+    Key("layers", ("num_hidden_layers", "n_layers", "n_layer", "num_layers"), _MAPS),
+    Key("hidden_size", ("hidden_size", "n_embd", "d_model", "dim"), _MAPS),
+    Key("attention_heads", ("num_attention_heads", "n_heads", "n_head", "num_heads"), _MAPS),
+    Key(
+        "kv_heads",
+        ("n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_group_num", "num_attention_groups"),
+        "sglang srt/configs/model_config.py get_total_num_kv_heads",
+    ),
+    Key("head_dim", ("head_dim", "attention_head_dim", "kv_channels"), _MAPS),
+    Key("v_head_dim", ("v_head_dim",), _MAPS),
+    Key("kv_lora_rank", ("kv_lora_rank",), _MAPS),
+    Key("qk_rope_head_dim", ("qk_rope_head_dim",), _MAPS),
+    Key("vocab_size", ("vocab_size", "padded_vocab_size", "n_vocab"), _MAPS),
+    Key("intermediate_size", ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"), _MAPS),
+    Key("experts", ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"), _MAPS),
+    Key("nextn_layers", ("num_nextn_predict_layers",), "sglang srt/configs/model_config.py"),
+)
+_KEY_BY_NAME = {row.name: row for row in KEYS}
+
+# The order in which the engine looks for the longest context; the last ones are old names of max_position_embeddings.
+CONTEXT_KEYS = (
+    "max_sequence_length",
+    "seq_length",
+    "max_seq_len",
+    "model_max_length",
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+)
+
+_LIMITS = {"layers": 10000, "attention_heads": 100000, "kv_heads": 100000, "head_dim": 65536, "v_head_dim": 65536}
+
+
+def word(value):
+    return value if isinstance(value, str) and value else None
+
+
+def stated(text, name):
+    """Return (spelling, value) of the figure C(name), or (None, None). A null counts as not stated."""
+    for spelling in _KEY_BY_NAME[name].spellings:
+        if text.get(spelling) is not None:
+            return spelling, text[spelling]
+    return None, None
+
+
+def _number(text, name, where, minimum=1):
+    spelling, value = stated(text, name)
+    if spelling is None:
+        return None
+    limit = _LIMITS.get(name, 2**40)
+    if type(value) is not int or not minimum <= value <= limit:
+        raise ModelError(
+            f"Expected a whole number from {minimum} to {limit} for {spelling} in {where}, found {shown(value)}."
+        )
+    return value
+
+
+def shown(value):
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def figures_of(config, text, where, attention, defaults, notes):
+    """Return the numbers of the geometry. Missing ones come from the defaults of the model's class, with a note."""
+    figures = {name: _number(text, name, where, minimum=0) for name in ("vocab_size", "intermediate_size", "experts")}
+    figures["nextn_layers"] = _number(text, "nextn_layers", where, minimum=0)
+    layers = _number(text, "layers", where)
+    hidden = _number(text, "hidden_size", where)
+    heads, kv_heads = _heads(config, text, where, attention, defaults, notes)
+    missing = [name for name, value in (("layers", layers), ("attention_heads", heads)) if value is None]
+    if missing:
+        _raise_missing(missing, text, where, defaults)
+    figures.update({"layers": layers, "hidden_size": hidden, "attention_heads": heads, "kv_heads": kv_heads})
+    rank = _number(text, "kv_lora_rank", where) if attention == "mla" else None
+    rope = _number(text, "qk_rope_head_dim", where, minimum=0) if attention == "mla" else None
+    if attention == "mla":
+        missing = [name for name, value in (("kv_lora_rank", rank), ("qk_rope_head_dim", rope)) if value is None]
+        if missing:
+            _raise_missing(missing, text, where, defaults)
+    figures.update({"kv_lora_rank": rank, "qk_rope_head_dim": rope})
+    figures["head_dim"] = _head_dim(text, where, hidden, heads, attention, defaults, notes)
+    v_head_dim = _number(text, "v_head_dim", where, minimum=0)
+    figures["v_head_dim"] = v_head_dim or figures["head_dim"]
+    return figures
+
+
+def _raise_missing(names, text, where, defaults=None):
+    spellings = [_KEY_BY_NAME[name].spellings[0] for name in names]
+    if defaults is None and stated(text, "kv_heads")[0] is None and "kv_heads" not in names:
+        spellings += [_KEY_BY_NAME["kv_heads"].spellings[2], "head_dim"] if "attention_heads" in names else []
+    raise ModelError(
+        "Expected {} in {}, found nothing: complete the file, or state the cell of the server as cell_bytes.".format(
+            " and ".join(spellings), where
+        )
+    )
+
+
+def _heads(config, text, where, attention, defaults, notes):
+    """Return (attention heads, KV heads) as the engine counts them."""
+    nested = text.get("attn_config") if isinstance(text.get("attn_config"), dict) else {}
+    heads = _number(text, "attention_heads", where)
+    if heads is None and defaults is not None and defaults.attention_heads is not None:
+        heads = defaults.attention_heads
+        notes.append(_default_note("num_attention_heads", heads, where, defaults))
+    if attention == "mla":
+        return heads, _number(text, "kv_heads", where)  # stated in files, plays no part
+    model_type = text.get("model_type") or config.get("model_type")
+    new_falcon = (
+        model_type in ("falcon", "RefinedWeb", "RefinedWebModel") and text.get("new_decoder_architecture") is True
+    )
+    if text.get("multi_query") is True and not new_falcon:
+        return heads, 1
+    if nested.get("kv_n_heads") is not None:
+        value = nested["kv_n_heads"]
+        if type(value) is not int or value < 1:
+            raise ModelError(f"Expected a whole number for kv_n_heads in attn_config of {where}, found {shown(value)}.")
+        return heads, value
+    kv_heads = _number(text, "kv_heads", where)
+    if kv_heads is None:
+        kv_heads = _kv_heads_not_stated(text, where, heads, defaults, notes)
+    if heads is not None and kv_heads is not None and heads % kv_heads:
+        raise ModelError(
+            f"Expected the attention heads in {where} to be a multiple of the KV heads, found {heads} and {kv_heads}."
+        )
+    return heads, kv_heads
+
+
+def _default_note(key, value, where, defaults):
+    return f"{key} is not in {where}, {value} is the default of the class {defaults.model_type}"
+
+
+# Old multi-head models whose classes know no other KV heads than the attention heads.
+_NO_GROUPS = (
+    "gpt2",
+    "gptj",
+    "gpt_neo",
+    "gpt_neox",
+    "bloom",
+    "opt",
+    "codegen",
+    "mpt",
+    "phi",
+    "baichuan",
+    "gpt_bigcode",
+    "falcon",
+)
+
+
+def _kv_heads_not_stated(text, where, heads, defaults, notes):
+    """KV heads when no spelling states them. An explicit null means as many as attention heads."""
+    null = any(spelling in text for spelling in _KEY_BY_NAME["kv_heads"].spellings)
+    if null or text.get("model_type") in _NO_GROUPS:
+        return heads
+    if defaults is None:
+        raise ModelError(
+            "Expected num_key_value_heads in {}, found nothing, and the defaults of the model type {} are not"
+            " known here:"
+            " state the cell of the server as cell_bytes.".format(where, text.get("model_type"))
+        )
+    if defaults.kv_heads is None:
+        return heads
+    notes.append(_default_note("num_key_value_heads", defaults.kv_heads, where, defaults))
+    return defaults.kv_heads
+
+
+def _head_dim(text, where, hidden, heads, attention, defaults, notes):
+    """The head size. The file wins; hidden size divided by heads counts only where the model's class says so."""
+    value = _number(text, "head_dim", where)
+    if value is not None or attention == "mla":
+        return value
+    null = any(spelling in text for spelling in _KEY_BY_NAME["head_dim"].spellings)
+    if not null and defaults is not None and defaults.head_dim is not None:
+        notes.append(_default_note("head_dim", defaults.head_dim, where, defaults))
+        return defaults.head_dim
+    if hidden is None:
+        _raise_missing(["head_dim", "hidden_size"], text, where)
+    if hidden % heads:
+        raise ModelError(
+            f"Expected head_dim in {where}, found nothing, and hidden_size {hidden} is no multiple of {heads}"
+            " attention heads."
+        )
+    return hidden // heads
+
+
+def context_tokens(text):
+    """Return the longest context that the engine derives (tokens), or None when the file does not say.
+
+    Follows sglang get_context_length: the first key that is set, times the factor of an old-style rope scaling.
+    """
+    value = next((text[key] for key in CONTEXT_KEYS if type(text.get(key)) is int and text[key] > 0), None)
+    if value is None:
+        return None
+    scaling = text.get("rope_scaling") or text.get("rope_parameters")
+    factor = 1
+    if isinstance(scaling, dict):
+        kind = scaling.get("rope_type") or scaling.get("type")
+        if "original_max_position_embeddings" not in scaling and kind != "llama3":
+            factor = scaling.get("factor") or 1
+    if type(factor) not in (int, float) or not 0 < factor < 1e6:
+        return value
+    return int(factor * value)
+
+
+def dtype_of(node):
+    value = node.get("dtype") or node.get("torch_dtype")
+    return value.replace("torch.", "") if isinstance(value, str) else None

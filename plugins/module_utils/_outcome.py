@@ -1,0 +1,90 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: the outcome of a run for one instance, in data and in the sentences that a person gets.
+
+Private to the gpufleet.sglang collection; may change at any time.
+"""
+from __future__ import annotations
+
+# What a way back ended in, by what its start-up showed.
+RESTORED, DEGRADED, STOPPED, DOWN = "restored", "restored_degraded", "stopped", "down"
+
+
+def way_back_state(back):
+    """``restored``, ``restored_degraded``, ``down``, or ``stopped`` when nothing had served before.
+
+    :arg back: ``{"unit", "port", "kind", "ready": result of server_ready}``; empty when nothing had served.
+    """
+    if not back:
+        return STOPPED
+    ready = back.get("ready") or {}
+    if ready.get("verdict") == "holds":
+        return RESTORED
+    startup = ready.get("startup") or {}
+    return DEGRADED if startup.get("state") == "ready" else DOWN
+
+
+def _serving_sentence(serving, state, back):
+    if not serving:
+        return "Nothing serves now; nothing served before." if state == STOPPED else "Nothing serves now."
+    where = "%s serves on port %s" % (serving["unit"], serving["port"])
+    if state in (RESTORED, DEGRADED):
+        pool = ((back.get("ready") or {}).get("startup") or {}).get("pool_tokens")
+        what = {"proof": "the last proven configuration", "baseline": "what served before"}.get(back.get("kind"), "what was there before")
+        tail = " with less than its record" if state == DEGRADED else ""
+        return "%s again: %s%s%s." % (where, what, ", pool %s tokens" % pool if pool else "", tail)
+    return where + "."
+
+
+def outcome(instance, step, attempts, back, serving, proof):
+    """What a run came to.
+
+    :arg step: the last step.
+    :arg attempts: judged attempts of this run.
+    :arg back: what the way back started, see ``way_back_state``.
+    :arg serving: ``{"unit", "port"}`` of what is active now, or None.
+    :arg proof: the proof that is valid now, or None.
+    :returns: ``{"success", "verdict", "message", "serving", "way_back", "attempts", "pool_tokens", "fraction"}``.
+    """
+    action = step.get("action")
+    last = attempts[-1] if attempts else {}
+    verdict = last.get("verdict")
+    if action in ("keep", "planned"):
+        verdict = "proven" if (proof or {}).get("soaked", True) and action == "keep" else verdict
+    success = action in ("keep", "planned") or (action == "done" and verdict in ("proven", "holds"))
+    state = way_back_state(back) if action == "back" else None
+    result = {
+        "success": success,
+        "verdict": verdict or ("refused" if action == "refuse" else "failed"),
+        "way_back": state,
+        "serving": serving,
+        "attempts": len(attempts),
+        "pool_tokens": (proof or {}).get("pool_tokens") if success else None,
+        "fraction": (proof or {}).get("fraction") if success else None,
+    }
+    result["message"] = _message(instance, step, last, result, back, proof)
+    result["rollback_message"] = "%s: %s %s" % (
+        instance,
+        (step.get("reason") or "").strip(),
+        _serving_sentence(serving, state, back),
+    )
+    return result
+
+
+def _message(instance, step, last, result, back, proof):
+    action, reason = step.get("action"), (step.get("reason") or "").strip()
+    if action == "planned":
+        return "%s: %s" % (instance, reason)
+    if result["success"]:
+        text = "%s: %s, pool %s tokens at fraction %s." % (instance, result["verdict"], (proof or {}).get("pool_tokens"), (proof or {}).get("fraction"))
+        if result["verdict"] == "holds":
+            text += " It was not put under load (sglang_server_soak: none), so it is not proven."
+        return text
+    parts = ["%s: %s" % (instance, "refused before any restart." if action == "refuse" else "not proven.")]
+    parts.append(reason)
+    advice = (last.get("failure") or {}).get("advice")
+    if advice and action != "refuse":
+        parts.append("Way out: %s" % advice)
+    parts.append(_serving_sentence(result["serving"], result["way_back"], back))
+    return " ".join(part for part in parts if part)

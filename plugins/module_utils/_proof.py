@@ -1,0 +1,175 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: what is remembered of an instance on its host: proof, attempts, open change, backups, lease.
+
+Private to the gpufleet.sglang collection; may change at any time.
+
+Layout below the state directory (default ``/var/lib/sglang``)::
+
+    <instance>/proof.json          the last proof
+    <instance>/attempts.jsonl      every attempt, one JSON object a line, oldest first
+    <instance>/change.json         the change that is open; absent when none is
+    <instance>/backup/<time>/      what a change replaced: manifest.json and the files
+
+A file is replaced whole (written beside, then renamed), so that an interruption leaves the old one or the new one.
+"""
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+
+LEASE_SECONDS = 1800
+
+
+class Unreadable(ValueError):
+    """A file of the store is there and says nothing we understand; the message is one sentence."""
+
+
+def write_json(path, data, mode=0o600):
+    """Replace a JSON file whole."""
+    directory = os.path.dirname(path)
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=directory, prefix=".new-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump(data, stream, indent=1, sort_keys=True)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def read_json(path):
+    """A JSON file as data; None when it is not there; Unreadable when it is broken."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return json.load(stream)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise Unreadable(
+            "Expected JSON in %s, found something else (%s); move the file away to go on without what it remembers."
+            % (path, error)
+        ) from error
+
+
+class Store:
+    """What one instance remembers on its host."""
+
+    def __init__(self, state_dir, instance, run_dir="/run/sglang"):
+        self.directory = os.path.join(state_dir, instance)
+        self.backup_directory = os.path.join(self.directory, "backup")
+        self._proof = os.path.join(self.directory, "proof.json")
+        self._attempts = os.path.join(self.directory, "attempts.jsonl")
+        self._change = os.path.join(self.directory, "change.json")
+        self._lease = os.path.join(run_dir, "%s.lease" % instance)
+
+    # proof
+
+    def proof(self):
+        return read_json(self._proof)
+
+    def write_proof(self, proof):
+        if proof is None:
+            if os.path.exists(self._proof):
+                os.unlink(self._proof)
+            return
+        write_json(self._proof, proof)
+
+    # attempts
+
+    def attempts(self, most=50):
+        """The newest attempts, oldest first. A half line at the end (power loss) is passed over."""
+        try:
+            with open(self._attempts, encoding="utf-8") as stream:
+                lines = stream.readlines()[-most:]
+        except FileNotFoundError:
+            return []
+        found = []
+        for line in lines:
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue
+        return found
+
+    def append_attempt(self, attempt):
+        os.makedirs(self.directory, mode=0o755, exist_ok=True)
+        handle = os.open(self._attempts, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(json.dumps(attempt, sort_keys=True) + "\n")
+
+    # change
+
+    def change(self):
+        return read_json(self._change)
+
+    def open_change(self, change):
+        write_json(self._change, change)
+
+    def close_change(self):
+        """True when a change was open."""
+        if not os.path.exists(self._change):
+            return False
+        os.unlink(self._change)
+        return True
+
+    # backups
+
+    def backups(self):
+        """Manifests of all backups, oldest first."""
+        if not os.path.isdir(self.backup_directory):
+            return []
+        found = []
+        for name in sorted(os.listdir(self.backup_directory)):
+            manifest = read_json(os.path.join(self.backup_directory, name, "manifest.json"))
+            if manifest:
+                found.append(manifest)
+        return found
+
+    def prune_backups(self, keep, protected=()):
+        """Remove the oldest backups beyond ``keep``; names in ``protected`` stay. Returns the names removed."""
+        names = [manifest["name"] for manifest in self.backups() if manifest["name"] not in protected]
+        removed = names[: max(len(names) - keep, 0)]
+        for name in removed:
+            shutil.rmtree(os.path.join(self.backup_directory, name))
+        return removed
+
+    # lease
+
+    def lease(self, now=None):
+        """The lease that is held, or None; an expired one counts as none."""
+        lease = read_json(self._lease)
+        if lease and lease.get("expires_at", 0) > (time.time() if now is None else now):
+            return lease
+        return None
+
+    def take_lease(self, run_id, who, seconds=LEASE_SECONDS):
+        """Take or renew the lease. Returns None, or the lease of the run that holds it."""
+        held = self.lease()
+        if held and held.get("run_id") != run_id:
+            return held
+        write_json(self._lease, {"run_id": run_id, "who": who, "expires_at": time.time() + seconds})
+        return None
+
+    def release_lease(self, run_id):
+        held = read_json(self._lease)
+        if held and held.get("run_id") == run_id:
+            os.unlink(self._lease)
+
+
+def lease_refusal(instance, held):
+    """The one sentence for a second controller."""
+    return (
+        "Expected the instance %s to be free, found it leased by %s for another %d s; wait for that run, or remove "
+        "/run/sglang/%s.lease when it is gone." % (instance, held.get("who"), held["expires_at"] - time.time(), instance)
+    )

@@ -1,0 +1,368 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: waiting for a start-up. What one look at the host means, and what is done next.
+
+Private to the gpufleet.sglang collection; may change at any time.
+
+Pure: a :class:`Sight` in, a :class:`Move` out. ``_ready_run`` looks and acts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+# A line that names a death is trusted after this time: by then the rest of its traceback is in the journal.
+SETTLE_SECONDS = 1.0
+
+# How long an ended unit is given for its last lines to reach the journal.
+LAST_LINES_SECONDS = 1.0
+
+# A server that is healthy for so long although its ready line never came: the line was lost.
+LOST_LINE_SECONDS = 10.0
+
+# After the ready line, how long a port that is not (yet) ours is waited for.
+PORT_SECONDS = 5.0
+
+# In these phases a slice does not return: the ready line is near, and a new slice would cost a connection.
+HELD_PHASES = ("warmup", "warm_up", "warm-up", "http", "ready", "completion")
+HOLD_SECONDS = 60.0
+
+# A phase must last so long to be worth a return.
+PHASE_SETTLE_SECONDS = 0.7
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What one look at the host saw.
+
+    ``unit`` is the unit's state as a dictionary (words of ``_unit``), ``ended`` and ``restarted`` what it means for the
+    invocation that is waited for. ``startup`` and ``failure`` come from the journal of that invocation. ``*_seconds``
+    tell for how long something has been so. ``port`` is ``ours``, ``other``, ``hidden`` (something listens, whose it
+    is cannot be read) or ``closed``; None when nobody looked. ``witness`` is the start-up record by ``/server_info``.
+    ``answering``: a completion is under way; ``answer_*``: one that came back; ``answer_error`` the last error.
+    """
+
+    unit: dict[str, Any]
+    ended: bool = False
+    restarted: bool = False
+    ended_seconds: float = 0.0
+    startup: dict[str, Any] = field(default_factory=dict)
+    failure: dict[str, Any] | None = None
+    failure_seconds: float = 0.0
+    journal: bool = True
+    phase_seconds: float = 0.0
+    port: str | None = None
+    port_owner: int | None = None
+    ready_seconds: float = 0.0
+    healthy_seconds: float | None = None
+    witness: dict[str, Any] | None = None
+    witness_error: str | None = None
+    answering: bool = False
+    answer_status: int | None = None
+    answer_text: str | None = None
+    answer_error: str | None = None
+    last_line: str = ""
+    waited_seconds: float = 0.0
+    timeout_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Move:
+    """What is done next: ``wait`` and look again, ``ask_health|info|completion``, ``judge`` or ``fail``."""
+
+    action: str
+    failure: dict[str, Any] | None = None
+
+
+def failure_record(kind, phase, evidence, advice, at=None, fatal=True, direction="keep", transient=False):
+    """A failure in the shape of the failure catalogue, for ends that no line of the journal names."""
+    return {
+        "kind": kind,
+        "phase": phase,
+        "fatal": fatal,
+        "direction": direction,
+        "evidence": evidence,
+        "advice": advice,
+        "figures": {},
+        "transient": transient,
+        "at": at,
+        "consequence_at": None,
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Before the first wait
+
+
+@dataclass(frozen=True)
+class NotWaitable:
+    """A state of the unit in which waiting is of no use. ``{unit}`` is filled in."""
+
+    name: str
+    value: str
+    expected: str
+    advice: str
+    source: str
+
+
+NOT_WAITABLE = (
+    NotWaitable(
+        "load_state",
+        "not-found",
+        "a unit named {unit}",
+        "deploy it, or correct the name (systemctl list-unit-files)",
+        "LoadState, systemd.unit(5)",
+    ),
+    NotWaitable("load_state", "masked", "a unit that can start", "systemctl unmask {unit}", "LoadState"),
+    NotWaitable(
+        "load_state",
+        "bad-setting",
+        "a unit that systemd can load",
+        "systemd-analyze verify {unit}",
+        "LoadState, systemd 243+",
+    ),
+    NotWaitable("load_state", "error", "a unit that systemd can load", "systemd-analyze verify {unit}", "LoadState"),
+)
+
+
+def not_waitable(unit):
+    """A failure record when the unit cannot come up by itself, else None.
+
+    :arg unit: state of the unit as a dictionary with ``name``, ``load_state``, ``active_state``, ``invocation_id``.
+    """
+    name = unit.get("name") or "the unit"
+    for row in NOT_WAITABLE:
+        if unit.get(row.name) == row.value:
+            return failure_record(
+                "unit_failed",
+                "process",
+                f"Expected {row.expected.format(unit=name)}, found it {row.value}.",
+                row.advice.format(unit=name),
+            )
+    if unit.get("active_state") == "inactive" and not unit.get("invocation_id"):
+        return failure_record(
+            "unit_failed",
+            "process",
+            f"Expected {name} to be started, found it never started.",
+            f"systemctl start {name}",
+        )
+    return None
+
+
+def changed_invocation(expected, unit):
+    """A failure record for an invocation that is not the one to wait for."""
+    return failure_record(
+        "unit_failed",
+        "process",
+        "Expected invocation {} of {}, found {} after {} restarts.".format(
+            expected, unit.get("name"), unit.get("invocation_id") or "none", unit.get("n_restarts")
+        ),
+        f"The unit was started again meanwhile; look into journalctl _SYSTEMD_INVOCATION_ID={expected}.",
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# One look
+
+
+def next_move(sight):
+    """Decide from one look. The order of the questions is the order of certainty: dead, answered, ready, healthy."""
+    dead = death(sight)
+    if dead is not None:
+        return dead
+    if sight.answer_status is not None:
+        answered = _answered(sight)
+        if answered is not None:
+            return answered
+    if sight.waited_seconds >= sight.timeout_seconds:
+        return Move("fail", _timeout(sight))
+    if sight.answering:
+        return Move("wait")
+    if sight.startup.get("state") == "ready":
+        return _ready(sight)
+    return _not_ready(sight)
+
+
+def death(sight):
+    """A move when the start-up is over by a death, or about to be."""
+    failure = sight.failure
+    if failure and failure.get("fatal") and (sight.ended or sight.restarted or sight.failure_seconds >= SETTLE_SECONDS):
+        return Move("fail", failure)
+    if sight.ended or sight.restarted:
+        if sight.ended_seconds < LAST_LINES_SECONDS:
+            return Move("wait")
+        return Move("fail", failure or _unnamed_end(sight))
+    if failure and failure.get("fatal"):
+        return Move("wait")
+    return None
+
+
+def _unnamed_end(sight):
+    unit = sight.unit
+    what = "result {}, exit code {}, status {}".format(
+        unit.get("result"), unit.get("exec_main_code"), unit.get("exec_main_status")
+    )
+    if sight.restarted:
+        what += ", {} restarts".format(unit.get("n_restarts"))
+    return failure_record(
+        "unit_failed",
+        sight.startup.get("phase") or "process",
+        "{} ended ({}){}".format(unit.get("name"), what, f"; last line: {sight.last_line}" if sight.last_line else ""),
+        "Look into journalctl -u {}.".format(unit.get("name")),
+    )
+
+
+def _answered(sight):
+    """A move when the completion came back; None when it is worth another try."""
+    if sight.answer_status == 200 and sight.answer_text is not None:
+        return Move("judge")
+    if sight.answer_status in (401, 403):
+        return Move(
+            "fail",
+            failure_record(
+                "no_evidence",
+                "completion",
+                f"The server refused the completion (status {sight.answer_status}).",
+                "Set api_key or api_key_file to the key that the server was started with.",
+                fatal=False,
+            ),
+        )
+    if 400 <= sight.answer_status < 500 and sight.answer_status not in (408, 429):
+        return Move(
+            "fail",
+            failure_record(
+                "no_evidence",
+                "completion",
+                f"The completion was not accepted: {sight.answer_error}",
+                "Set prompt to one that this model takes.",
+                fatal=False,
+            ),
+        )
+    return None
+
+
+def _timeout(sight):
+    phase = sight.startup.get("phase") or "process"
+    seen = []
+    if sight.answer_error:
+        seen.append(f"the completion: {sight.answer_error}")
+    if sight.witness_error:
+        seen.append(sight.witness_error)
+    if sight.last_line:
+        seen.append(f"last line: {sight.last_line}")
+    return failure_record(
+        "timeout",
+        phase,
+        f"Not ready after {sight.waited_seconds:.0f} s in phase {phase}" + ("; " + "; ".join(seen) if seen else "."),
+        "Raise timeout_seconds when the start just takes longer; else look into journalctl -u {}.".format(
+            sight.unit.get("name")
+        ),
+        fatal=False,
+    )
+
+
+def _ready(sight):
+    """The ready line was seen (or its substitute): the pool, then the port, then the completion."""
+    if sight.startup.get("pool_tokens") is None and sight.witness is None and sight.witness_error is None:
+        return Move("ask_info") if sight.port == "ours" else _foreign_port(sight)
+    if sight.startup.get("pool_tokens") is None and not (sight.witness or {}).get("pool_tokens"):
+        return Move("fail", no_pool(sight))
+    if sight.port != "ours":
+        return _foreign_port(sight)
+    return Move("ask_completion")
+
+
+def _foreign_port(sight):
+    if sight.ready_seconds < PORT_SECONDS:
+        return Move("wait")
+    found = {
+        "other": f"it belongs to process {sight.port_owner}, which is not of this unit",
+        "hidden": "whose it is cannot be read without root (become: true)",
+    }.get(sight.port, "nothing listens there")
+    return Move(
+        "fail",
+        failure_record(
+            "no_evidence",
+            "completion",
+            "Expected {} to listen on the port, found: {}.".format(sight.unit.get("name"), found),
+            "Set host and port to what the server was started with.",
+            fatal=False,
+        ),
+    )
+
+
+def _not_ready(sight):
+    """No ready line. Without a journal, or when the line seems lost, the server itself is asked."""
+    if sight.port != "ours":
+        return Move("wait")
+    if sight.journal and sight.phase_seconds < LOST_LINE_SECONDS:
+        return Move("wait")
+    patience = LOST_LINE_SECONDS if sight.journal else 0.0
+    if sight.healthy_seconds is None or sight.healthy_seconds < patience:
+        return Move("ask_health")
+    if sight.witness is None and sight.witness_error is None:
+        return Move("ask_info")
+    if not (sight.witness or {}).get("pool_tokens") and sight.startup.get("pool_tokens") is None:
+        return Move("fail", no_pool(sight))
+    return Move("ask_completion")
+
+
+def wants_port(sight):
+    """Whether this look needs to know who listens: reading it costs a walk through /proc."""
+    if sight.startup.get("state") == "ready" or not sight.journal:
+        return True
+    return sight.phase_seconds >= LOST_LINE_SECONDS
+
+
+def no_pool(sight):
+    """The failure when neither the journal nor the server tells the pool. The server is left running."""
+    return failure_record(
+        "no_evidence",
+        "ready",
+        "The server is up, but no witness tells its pool: the journal of this invocation does not, and %s."
+        % (sight.witness_error or "/server_info does not"),
+        "Set LogRateLimitIntervalSec=0 in the unit so that no line is lost, or api_key so that /server_info answers; "
+        "the server is left running.",
+        fatal=False,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The record
+
+
+def merged_startup(startup, witness):
+    """The start-up record with what only ``/server_info`` knew, and the name of the witness of the pool.
+
+    :returns: ``(startup, evidence)``; evidence is ``journal``, ``server_info`` or None.
+    """
+    if startup.get("pool_tokens") is not None:
+        return dict(startup, evidence="journal"), "journal"
+    if not witness:
+        return dict(startup, evidence=None), None
+    merged = dict(witness)
+    merged.update({name: value for name, value in startup.items() if value not in (None, [], {})})
+    merged.update(state="ready", phase="ready", evidence="server_info")
+    return merged, "server_info"
+
+
+def timeline(startup, completion=None) -> list[dict[str, Any]]:
+    """``[{phase, at, seconds}]`` from the phases of the start-up record, with the completion as the last one."""
+    rows = [
+        {"phase": phase.get("name"), "at": phase.get("began_at"), "seconds": phase.get("seconds")}
+        for phase in startup.get("phases") or []
+    ]
+    if completion:
+        rows.append({"phase": "completion", "at": completion[0], "seconds": completion[1]})
+    return rows
+
+
+def slice_is_over(phase, known_phase, phase_seconds, slice_elapsed_seconds, slice_seconds):
+    """Whether a slice returns to its caller although nothing is decided."""
+    if phase in HELD_PHASES:
+        return slice_elapsed_seconds >= max(slice_seconds, HOLD_SECONDS)
+    if known_phase is not None and phase != known_phase and phase_seconds >= PHASE_SETTLE_SECONDS:
+        return True
+    return slice_elapsed_seconds >= slice_seconds

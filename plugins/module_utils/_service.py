@@ -1,0 +1,122 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: what runs. A unit as systemd sees it and the process behind it as the kernel sees it.
+
+Private to the gpufleet.sglang collection; may change at any time.
+
+``run_command`` is ``AnsibleModule.run_command``; ``/proc`` is read directly.
+"""
+from __future__ import annotations
+
+import os
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
+from ansible_collections.gpufleet.sglang.plugins.module_utils._unit import (
+    config_hash_of_environ,
+    parse_show,
+    show_command,
+)
+
+ACTIVE_STATES = ("active", "activating", "reloading")
+ENABLED_STATES = ("enabled", "enabled-runtime")
+DEFAULT_PORT = 30000
+
+
+def read_unit(run_command, name):
+    """State of a unit; a unit that systemd does not know has ``load_state`` ``not-found``.
+
+    :returns: ``_unit.UnitState``.
+    :raises OSError: when systemctl cannot be asked; the message is one sentence.
+    """
+    code, out, err = run_command(show_command(name), environ_update={"LC_ALL": "C"})
+    if code != 0:
+        raise OSError(
+            "Expected systemctl to show %s, found exit status %d (%s); the host must be booted with systemd."
+            % (name, code, err.strip() or out.strip())
+        )
+    return parse_show(out)
+
+
+def _read_bytes(path):
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except OSError:
+        return b""
+
+
+def _port_of(argv):
+    for position, word in enumerate(argv):
+        if word.startswith("--port="):
+            return int(word[len("--port="):])
+        if word == "--port" and position + 1 < len(argv):
+            return int(argv[position + 1])
+    return DEFAULT_PORT
+
+
+def descendants(pid, proc_root="/proc"):
+    """The process and all below it, by parent pids of /proc/PID/stat."""
+    children = {}
+    for entry in os.listdir(proc_root):
+        if not entry.isdigit():
+            continue
+        status = _read_bytes(os.path.join(proc_root, entry, "stat"))
+        # The name in parentheses may hold blanks and parentheses; the parent is the second field after it.
+        fields = status.rpartition(b")")[2].split()
+        if len(fields) > 1:
+            children.setdefault(int(fields[1]), []).append(int(entry))
+    found, waiting = [], [pid]
+    while waiting:
+        current = waiting.pop()
+        found.append(current)
+        waiting.extend(children.get(current, []))
+    return found
+
+
+def _private_kib(pid, proc_root):
+    for line in _read_bytes(os.path.join(proc_root, str(pid), "smaps_rollup")).splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1])
+    return 0
+
+
+def read_process(pid, proc_root="/proc"):
+    """What a unit's main process runs.
+
+    :returns: ``{"pid", "config_hash" (None for a process that we did not configure), "command_line" (secrets masked),
+        "port", "memory_gib" (proportional share of RAM of the process and all below it)}``; empty when there is none.
+    """
+    if not pid:
+        return {}
+    directory = os.path.join(proc_root, str(pid))
+    argv = [word.decode("utf-8", "replace") for word in _read_bytes(os.path.join(directory, "cmdline")).split(b"\0") if word]
+    if not argv:
+        return {}
+    memory_kib = sum(_private_kib(process, proc_root) for process in descendants(pid, proc_root))
+    return {
+        "pid": pid,
+        "config_hash": config_hash_of_environ(_read_bytes(os.path.join(directory, "environ"))),
+        "command_line": mask_text(" ".join(argv)),
+        "port": _port_of(argv),
+        "memory_gib": round(memory_kib / 1024.0 / 1024.0, 3),
+    }
+
+
+def describe(run_command, name, proc_root="/proc"):
+    """A unit and its process in one record, as ``server_info`` returns it."""
+    state = read_unit(run_command, name)
+    active = state.active_state in ACTIVE_STATES
+    return {
+        "name": name,
+        "exists": state.load_state not in (None, "", "not-found"),
+        "active": active,
+        "active_state": state.active_state,
+        "enabled": state.unit_file_state in ENABLED_STATES,
+        "unit_file_state": state.unit_file_state,
+        "invocation_id": state.invocation_id if active else None,
+        "n_restarts": state.n_restarts,
+        "fragment_path": state.fragment_path,
+        "drop_in_paths": list(state.drop_in_paths or ()),
+        "running": read_process(state.main_pid, proc_root) if active else {},
+    }

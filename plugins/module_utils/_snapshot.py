@@ -1,0 +1,85 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: the way back. Copies of files with a manifest, and putting them back to the letter.
+
+Private to the gpufleet.sglang collection; may change at any time.
+"""
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._proof import write_json
+
+
+def sha256_of(path):
+    """SHA-256 of a file in hex; None when it is not there."""
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.sha256(stream.read()).hexdigest()
+    except FileNotFoundError:
+        return None
+
+
+def take(directory, manifest, paths):
+    """Copy the files to ``directory`` and write the manifest last: a backup without one is none.
+
+    :arg paths: absolute paths; one that does not exist is recorded as absent, so that putting back removes it.
+    """
+    os.makedirs(directory, mode=0o700)
+    files = []
+    for number, path in enumerate(paths):
+        digest = sha256_of(path)
+        entry = {"path": path, "sha256": digest, "stored": None}
+        if digest is not None:
+            entry["stored"] = "%02d-%s" % (number, os.path.basename(path))
+            status = os.stat(path)
+            entry.update(mode=status.st_mode & 0o7777, uid=status.st_uid, gid=status.st_gid)
+            shutil.copyfile(path, os.path.join(directory, entry["stored"]))
+            os.chmod(os.path.join(directory, entry["stored"]), 0o600)
+        files.append(entry)
+    write_json(os.path.join(directory, "manifest.json"), dict(manifest, files=files))
+
+
+def differences(manifest):
+    """Paths on the host that are not as the manifest has them."""
+    return [entry["path"] for entry in manifest["files"] if sha256_of(entry["path"]) != entry["sha256"]]
+
+
+def put_back(directory, manifest):
+    """Make every file of the manifest what it was. Returns the paths that changed."""
+    changed = differences(manifest)
+    for entry in manifest["files"]:
+        if entry["path"] not in changed:
+            continue
+        if entry["stored"] is None:
+            os.unlink(entry["path"])
+            continue
+        os.makedirs(os.path.dirname(entry["path"]), exist_ok=True)
+        _replace(os.path.join(directory, entry["stored"]), entry)
+    return changed
+
+
+def _replace(source, entry):
+    """Put one stored file in place; readable by root only until owner and mode are what they were (it may hold a key)."""
+    temporary = entry["path"] + ".way-back"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as target, open(source, "rb") as stored:
+        shutil.copyfileobj(stored, target)
+    os.chown(temporary, entry["uid"], entry["gid"])
+    os.chmod(temporary, entry["mode"])
+    os.replace(temporary, entry["path"])
+
+
+def unit_still_runs(before, now):
+    """Does the unit run what it ran when the manifest was written, so that no restart is needed?
+
+    A process that we configured carries its hash; a hand-made one carries none, before and after.
+
+    :arg before: the unit's entry of the manifest (``active``, ``config_hash``).
+    :arg now: the same fields as they are now.
+    """
+    both_active = bool(before.get("active") and now.get("active"))
+    return both_active and before.get("config_hash") == now.get("config_hash")

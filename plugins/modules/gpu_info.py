@@ -1,0 +1,163 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_info
+short_description: Read the GPUs of a host and their memory
+version_added: 0.1.0
+description:
+  - Asks C(nvidia-smi) for the boards of a host. Figures are MiB as C(nvidia-smi) prints them, not what torch sees.
+  - On a host without NVIDIA tools it returns the figures that the engine itself uses on the CPU, the available memory
+    of the machine divided by its NUMA nodes.
+  - Boards without memory of their own (unified memory) show the memory of the machine.
+  - When C(nvidia-smi) fails, the module fails with one sentence that names the cause. A single board whose figures
+    cannot be planned with is returned with nulls and a sentence in RV(problems).
+extends_documentation_fragment:
+  - gpufleet.sglang.attributes
+  - gpufleet.sglang.attributes.info_module
+  - gpufleet.sglang.attributes.linux
+options:
+  nvidia_smi:
+    description:
+      - The command to ask, a name to be found on E(PATH) or a path.
+    type: str
+    default: nvidia-smi
+  device:
+    description:
+      - V(auto) asks C(nvidia-smi) where there is one and takes the CPU else.
+      - V(cuda) fails where there is no C(nvidia-smi). V(cpu) does not ask it.
+    type: str
+    choices: [auto, cuda, cpu]
+    default: auto
+  timeout_seconds:
+    description:
+      - How long one call of C(nvidia-smi) may take. It hangs on a sick driver.
+    type: int
+    default: 30
+  tries:
+    description:
+      - How often to ask when the driver does not answer yet, as it happens right after a boot.
+    type: int
+    default: 3
+author:
+  - gpufleet.sglang authors (@gpufleet)
+seealso:
+  - module: gpufleet.sglang.engine_info
+  - module: gpufleet.sglang.model_info
+"""
+
+EXAMPLES = r"""
+- name: Read the GPUs
+  gpufleet.sglang.gpu_info:
+  register: gpu
+
+- name: Refuse boards whose figures cannot be planned with
+  ansible.builtin.assert:
+    that: gpu.problems | length == 0
+    fail_msg: "{{ gpu.problems | join(' ') }}"
+"""
+
+RETURN = r"""
+gpus:
+  description: The boards in the order of C(nvidia-smi), on a host without one a single entry named C(cpu).
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    index:
+      description: Number of the board, V(0) for the CPU.
+      type: int
+      sample: 0
+    uuid:
+      description: Identity of the board, V(null) for the CPU and for boards that have none.
+      type: str
+      sample: GPU-00000000-1111-2222-3333-444444444444
+    name:
+      description: Product name.
+      type: str
+      sample: NVIDIA H100 80GB HBM3
+    memory_total_mib:
+      description: Memory in MiB, V(null) when it cannot be planned with.
+      type: int
+      sample: 81559
+    memory_free_mib:
+      description: Free memory in MiB. Total minus used is more, the driver reserves a part.
+      type: int
+      sample: 81050
+    memory_used_mib:
+      description: Used memory in MiB.
+      type: int
+      sample: 4
+    compute_capability:
+      description: Compute capability, V(null) where it is not known.
+      type: str
+      sample: "9.0"
+    unified_memory:
+      description: Whether the board has no memory of its own and uses that of the machine.
+      type: bool
+    healthy:
+      description: Whether its figures can be planned with.
+      type: bool
+    problem:
+      description: Why they cannot, in one sentence, else V(null).
+      type: str
+gpu_count:
+  description: Number of boards, V(0) on the CPU.
+  returned: success
+  type: int
+  sample: 8
+driver_version:
+  description: Version of the NVIDIA driver, V(null) where it is not known.
+  returned: success
+  type: str
+  sample: 580.95.05
+unified_memory:
+  description: Whether a board uses the memory of the machine.
+  returned: success
+  type: bool
+device:
+  description: V(cuda) or V(cpu).
+  returned: success
+  type: str
+  sample: cuda
+homogeneous:
+  description: Whether all boards have the same name and memory.
+  returned: success
+  type: bool
+problems:
+  description: One sentence for each board whose figures cannot be planned with.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu import GpuError
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_host import read_host
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "nvidia_smi": {"type": "str", "default": "nvidia-smi"},
+            "device": {"type": "str", "choices": ["auto", "cuda", "cpu"], "default": "auto"},
+            "timeout_seconds": {"type": "int", "default": 30},
+            "tries": {"type": "int", "default": 3},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result, warnings = read_host(module)
+    except (GpuError, OSError) as error:
+        module.fail_json(msg=str(error))
+    for warning in warnings:
+        module.warn(warning)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: server_attempt
+short_description: Judge an attempt, remember it, and close the change it belongs to
+version_added: 0.1.0
+author:
+  - gpufleet.sglang authors (@gpufleet)
+description:
+  - With O(state=judged) it passes the verdict on one configuration that was tried, appends it to the attempts of the instance,
+    and stores the proof when it is one.
+  - With O(state=closed) it closes the change, so that the next run finds nothing to finish or to undo, and says what the run came to.
+  - It never fails for a verdict. The verdict is data.
+extends_documentation_fragment:
+  - gpufleet.sglang.attributes
+  - gpufleet.sglang.attributes.linux
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+    details:
+      - What it writes is memory, not configuration.
+options:
+  instance:
+    description: Name of the instance.
+    type: str
+    required: true
+  unit:
+    description: Unit of the instance. The default is C(sglang-INSTANCE.service).
+    type: str
+  state:
+    description: Whether to judge an attempt, or to close the change.
+    type: str
+    choices: [judged, closed]
+    required: true
+  adopt_unit:
+    description: A unit made by hand that serves in the place of this instance.
+    type: str
+  back:
+    description: What the way back started, empty when there was none or nothing had served before.
+    type: dict
+    default: {}
+  attempts:
+    description: The attempts of this run, oldest first.
+    type: list
+    elements: dict
+    default: []
+  number:
+    description: Number of the attempt in this run.
+    type: int
+    default: 1
+  step:
+    description: The step that was carried out, as M(gpufleet.sglang.memory_plan) returned it.
+    type: dict
+    default: {}
+  plan:
+    description: The plan behind it, as M(gpufleet.sglang.memory_plan) returned it.
+    type: dict
+    default: {}
+  ready:
+    description: Result of M(gpufleet.sglang.server_ready).
+    type: dict
+    default: {}
+  soak:
+    description: Result of M(gpufleet.sglang.server_soak), empty when there was no soak.
+    type: dict
+    default: {}
+  request:
+    description: Everything that was declared for the instance. A proof is valid for exactly one request.
+    type: dict
+    default: {}
+  files:
+    description: Files of the configuration, kept by their sums in the proof.
+    type: list
+    elements: path
+    default: []
+  keep_backups:
+    description: How many backups stay when a change is closed.
+    type: int
+    default: 5
+  run_id:
+    description: Names this run.
+    type: str
+    required: true
+  state_dir:
+    description: Where instances keep what they remember.
+    type: path
+    default: /var/lib/sglang
+"""
+
+EXAMPLES = r"""
+- name: Judge the attempt
+  gpufleet.sglang.server_attempt:
+    instance: main
+    state: judged
+    step: "{{ plan.step }}"
+    plan: "{{ plan }}"
+    ready: "{{ ready }}"
+    soak: "{{ soak }}"
+    run_id: 5f2c9a
+  become: true
+  register: attempt
+"""
+
+RETURN = r"""
+attempt:
+  description:
+    - The attempt as it is remembered (RV(ignore:verdict), RV(ignore:reason) in one sentence, RV(ignore:failure),
+      RV(ignore:measurement), RV(ignore:death), RV(ignore:startup), RV(ignore:soak)).
+  returned: O(state=judged)
+  type: dict
+outcome:
+  description:
+    - What the run came to (RV(ignore:success), RV(ignore:verdict), RV(ignore:message) for a person, RV(ignore:serving) now,
+      RV(ignore:way_back), number of RV(ignore:attempts), RV(ignore:pool_tokens), RV(ignore:fraction)).
+  returned: O(state=closed)
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Instance, Refused
+
+
+def judged(module, instance):
+    params = module.params
+    attempt = instance.judge(
+        params["run_id"],
+        params["number"],
+        params["step"],
+        params["plan"],
+        params["ready"],
+        params["soak"],
+        params["request"],
+        params["files"],
+    )
+    return {"changed": True, "attempt": attempt}
+
+
+def closed(module, instance):
+    params = module.params
+    outcome = instance.outcome(params["step"], params["attempts"], params["back"])
+    if module.check_mode:
+        return {"changed": not instance.snapshot_needed(), "outcome": outcome}
+    return {"changed": instance.close(params["run_id"], params["keep_backups"]), "outcome": outcome}
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "instance": {"type": "str", "required": True},
+            "unit": {"type": "str"},
+            "state": {"type": "str", "choices": ["judged", "closed"], "required": True},
+            "adopt_unit": {"type": "str"},
+            "back": {"type": "dict", "default": {}},
+            "attempts": {"type": "list", "elements": "dict", "default": []},
+            "number": {"type": "int", "default": 1},
+            "step": {"type": "dict", "default": {}},
+            "plan": {"type": "dict", "default": {}},
+            "ready": {"type": "dict", "default": {}},
+            "soak": {"type": "dict", "default": {}},
+            "request": {"type": "dict", "default": {}},
+            "files": {"type": "list", "elements": "path", "default": []},
+            "keep_backups": {"type": "int", "default": 5},
+            "run_id": {"type": "str", "required": True},
+            "state_dir": {"type": "path", "default": "/var/lib/sglang"},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    unit = params["unit"] or "sglang-%s.service" % params["instance"]
+    instance = Instance(module.run_command, params["instance"], unit, params["state_dir"], params["adopt_unit"])
+    if module.check_mode and params["state"] == "judged":
+        module.exit_json(changed=True, attempt=None)
+    try:
+        result = {"judged": judged, "closed": closed}[params["state"]](module, instance)
+    except (OSError, ValueError, Refused) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

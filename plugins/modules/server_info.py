@@ -1,0 +1,149 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: server_info
+short_description: Tell what an instance of SGLang is, runs and remembers on a host
+version_added: 0.1.0
+author:
+  - gpufleet.sglang authors (@gpufleet)
+description:
+  - Looks at the unit, at the process behind it, and at what was remembered of the instance (proof, attempts, open change, backups).
+  - Which configuration the running invocation has is read from the environment of its process, not from files.
+extends_documentation_fragment:
+  - gpufleet.sglang.attributes
+  - gpufleet.sglang.attributes.info_module
+  - gpufleet.sglang.attributes.linux
+options:
+  instance:
+    description: Name of the instance.
+    type: str
+    required: true
+  unit:
+    description: Unit of the instance. The default is C(sglang-INSTANCE.service).
+    type: str
+  adopt_unit:
+    description: A unit made by hand that serves in the place of this instance.
+    type: str
+  files:
+    description: Files of the instance that are compared with the proof.
+    type: list
+    elements: path
+    default: []
+  state_dir:
+    description: Where instances keep what they remember.
+    type: path
+    default: /var/lib/sglang
+"""
+
+EXAMPLES = r"""
+- name: Look at the instance
+  gpufleet.sglang.server_info:
+    instance: main
+  become: true
+  register: info
+"""
+
+RETURN = r"""
+unit:
+  description: The unit as systemd sees it, and the process behind it.
+  returned: success
+  type: dict
+adopted:
+  description: The same for O(adopt_unit).
+  returned: success
+  type: dict
+active:
+  description: Whether the instance's own unit is active.
+  returned: success
+  type: bool
+enabled:
+  description: Whether the instance's own unit starts at boot.
+  returned: success
+  type: bool
+invocation_id:
+  description: The invocation that is active.
+  returned: success
+  type: str
+running:
+  description: What the main process runs (RV(ignore:config_hash), masked command line, port, memory in GiB).
+  returned: success
+  type: dict
+serving:
+  description: Unit and port that serve now, null when none does.
+  returned: success
+  type: dict
+proof:
+  description: The last proof, null when there is none.
+  returned: success
+  type: dict
+attempts:
+  description: The newest attempts, oldest first.
+  returned: success
+  type: list
+  elements: dict
+measurements:
+  description: What the attempts measured, as M(gpufleet.sglang.memory_plan) takes it.
+  returned: success
+  type: list
+  elements: dict
+deaths:
+  description: Deaths remembered as reserve needed, as M(gpufleet.sglang.memory_plan) takes them.
+  returned: success
+  type: list
+  elements: dict
+open_change:
+  description: A change that was opened and not closed, null when there is none.
+  returned: success
+  type: dict
+open_change_is_proven:
+  description: Whether the open change had reached its proof and only its close is missing.
+  returned: success
+  type: bool
+backups:
+  description: What there is to go back to, oldest first.
+  returned: success
+  type: list
+  elements: dict
+lease:
+  description: The run that holds the instance, null when none does.
+  returned: success
+  type: dict
+drift:
+  description: Those of O(files) that are not as the proof has them.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Instance
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "instance": {"type": "str", "required": True},
+            "unit": {"type": "str"},
+            "adopt_unit": {"type": "str"},
+            "files": {"type": "list", "elements": "path", "default": []},
+            "state_dir": {"type": "path", "default": "/var/lib/sglang"},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    unit = params["unit"] or "sglang-%s.service" % params["instance"]
+    instance = Instance(module.run_command, params["instance"], unit, params["state_dir"], params["adopt_unit"])
+    try:
+        found = instance.inform(params["files"])
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, **found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,338 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: server_ready
+short_description: Wait until one start of an SGLang server holds its promise, or name why it does not
+version_added: 0.1.0
+author:
+  - gpufleet.sglang authors (@gpufleet)
+description:
+  - Waits for one invocation of a unit. A server of an earlier invocation, or another process on the port, is never
+    taken for it.
+  - The verdict V(holds) needs three witnesses of this invocation, namely its pool, its ready line, and a completion
+    that is answered by a process of the unit.
+  - Pool and ready line come from the journal. Where there is no journal, or where its lines were lost,
+    the C(/server_info) of the process takes their place and RV(evidence) says so.
+  - A death is named from the journal as soon as its line is there. There is no fixed time to wait.
+  - The server is never stopped or changed.
+  - When run as a task, progress is printed while it waits, one line for each phase and at most one in ten seconds.
+    With C(async) the same wait runs in one go and prints nothing; RV(timeline) tells afterwards what happened when.
+extends_documentation_fragment:
+  - gpufleet.sglang.attributes
+  - gpufleet.sglang.attributes.linux
+  - gpufleet.sglang.attributes.action
+attributes:
+  action:
+    support: full
+  check_mode:
+    support: full
+    details:
+      - Waits for nothing in check mode and says what it would wait for; RV(verdict) is null then.
+  diff_mode:
+    support: N/A
+    details:
+      - This module changes nothing, so there is no difference to show.
+options:
+  unit:
+    description: Name of the unit, such as V(sglang-main.service).
+    type: str
+    required: true
+  invocation_id:
+    description:
+      - The invocation of the unit to wait for, as C(systemctl show --property=InvocationID) prints it.
+      - The default is the one that runs when the wait begins.
+    type: str
+  host:
+    description: Address that the server listens on. For an any-address (V(0.0.0.0), V(::)) the loopback is asked.
+    type: str
+    default: 127.0.0.1
+  port:
+    description: Port that the server listens on.
+    type: int
+    default: 30000
+  api_key:
+    description: API key of the server.
+    type: str
+  api_key_file:
+    description: File on the host with the API key, alone or in an C(api-key:) line as in a file for C(--config).
+    type: path
+  target_tokens:
+    description: Pool tokens that are promised per DP rank. A smaller pool gives the verdict V(short).
+    type: int
+  expected_pool_tokens:
+    description:
+      - Pool tokens of an earlier record.
+      - RV(pool_as_expected) tells whether they were reached; the verdict does not depend on it.
+    type: int
+  min_headroom_gib:
+    description: Least headroom in GiB at ready. Less gives the verdict V(unsafe).
+    type: float
+  prompt:
+    description: What the model is asked to complete.
+    type: str
+    default: The capital of France is
+  answer_tokens:
+    description: Most tokens of the answer.
+    type: int
+    default: 8
+  timeout_seconds:
+    description: How long to wait at most, in seconds. After that the verdict is V(failed) and its kind V(timeout).
+    type: float
+    default: 1800
+  poll_seconds:
+    description: How often to look at the host, in seconds.
+    type: float
+    default: 0.5
+  slice_seconds:
+    description: When run as a task, how long one look at the host lasts before progress is printed, in seconds.
+    type: float
+    default: 10
+  journal:
+    description:
+      - V(auto) reads the journal and asks the server only where the journal lacks something.
+      - V(none) only asks the server.
+    type: str
+    choices: [auto, none]
+    default: auto
+  fail_on_verdict:
+    description: Fail for every verdict other than V(holds). With V(false) the verdict is only returned.
+    type: bool
+    default: true
+  slice:
+    description: Filled in by the action of this module to go on where the slice before ended. Leave it out.
+    type: dict
+    suboptions:
+      invocation_id:
+        description: The invocation that is waited for.
+        type: str
+      phase:
+        description: The phase that was returned last.
+        type: str
+      restarts:
+        description: Restarts of the unit when the wait began.
+        type: int
+      waiting_since:
+        description: When the wait began by the host's clock, in seconds since the epoch.
+        type: float
+      waited_seconds:
+        description: How long the wait has lasted, in seconds.
+        type: float
+        default: 0
+seealso:
+  - module: gpufleet.sglang.server_soak
+"""
+
+EXAMPLES = r"""
+- name: Wait for the server that was just started
+  gpufleet.sglang.server_ready:
+    unit: sglang-main.service
+    port: 30000
+    target_tokens: 200000
+    min_headroom_gib: 2
+  become: true
+  register: ready
+
+- name: Decide by the verdict instead of failing
+  gpufleet.sglang.server_ready:
+    unit: sglang-main.service
+    target_tokens: 200000
+    timeout_seconds: 900
+    fail_on_verdict: false
+  become: true
+  register: ready
+"""
+
+RETURN = r"""
+verdict:
+  description:
+    - V(holds), V(short) (pool under the target), V(unsafe) (headroom under the floor) or V(failed).
+    - In check mode it is null, and only RV(reason) and RV(unit) come with it.
+  returned: always
+  type: str
+  sample: holds
+reason:
+  description: One sentence on why.
+  returned: always
+  type: str
+unit:
+  description: The unit that was waited for.
+  returned: always
+  type: str
+invocation_id:
+  description: The invocation that was waited for.
+  returned: always
+  type: str
+startup:
+  description:
+    - The start-up record. C(pool_tokens), C(free_before_load_gib), C(free_after_load_gib), C(weights_gib), C(kv_gib),
+      C(pool_end_free_gib), C(headroom_gib), C(ranks), C(phases), C(load_seconds) and more.
+    - Figures that nobody told are null.
+  returned: always
+  type: dict
+failure:
+  description: Null, or why it failed (C(kind), C(phase), C(fatal), C(direction), C(evidence), C(advice), C(figures)).
+  returned: always
+  type: dict
+evidence:
+  description: The witness of the pool, V(journal) or V(server_info).
+  returned: always
+  type: str
+answer:
+  description: Text of the completion.
+  returned: always
+  type: str
+answered_by_pid:
+  description: The process of the unit that answered.
+  returned: always
+  type: int
+pool_as_expected:
+  description: Whether the pool reached O(expected_pool_tokens). Null without it.
+  returned: always
+  type: bool
+seconds_after_ready_line:
+  description:
+    - Seconds from the server's ready line to the end of this module.
+    - As a task it is an upper bound that includes the connection.
+    - Null when the line was older than the wait, or when there was none.
+  returned: always
+  type: float
+seconds_after_fatal_line:
+  description: The same from the line that named the death.
+  returned: always
+  type: float
+timeline:
+  description: The phases of the start-up.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    phase:
+      description: Name of the phase.
+      type: str
+    at:
+      description: When it began, in seconds since the epoch.
+      type: float
+    seconds:
+      description: How long it took, null for the last one.
+      type: float
+phase:
+  description: The phase that was seen last.
+  returned: always
+  type: str
+elapsed_seconds:
+  description: Seconds since the start-up began.
+  returned: always
+  type: float
+waited_seconds:
+  description: How long this module waited.
+  returned: always
+  type: float
+last_line:
+  description: The last line of the service, when the verdict is V(failed).
+  returned: when something was looked at
+  type: str
+finished:
+  description: Whether the wait is over. V(false) is returned to the action only.
+  returned: always
+  type: bool
+slice:
+  description: For the action, to go on with.
+  returned: always
+  type: dict
+slice_duration_seconds:
+  description: For the action, how long this module ran.
+  returned: always
+  type: float
+"""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _follow, _host, _ready_run
+
+SLICE_OPTIONS = {
+    "invocation_id": {"type": "str"},
+    "phase": {"type": "str"},
+    "restarts": {"type": "int"},
+    "waiting_since": {"type": "float"},
+    "waited_seconds": {"type": "float", "default": 0},
+}
+
+ARGUMENT_SPEC = {
+    "unit": {"type": "str", "required": True},
+    "invocation_id": {"type": "str"},
+    "host": {"type": "str", "default": "127.0.0.1"},
+    "port": {"type": "int", "default": 30000},
+    "api_key": {"type": "str", "no_log": True},
+    "api_key_file": {"type": "path"},
+    "target_tokens": {"type": "int", "no_log": False},
+    "expected_pool_tokens": {"type": "int", "no_log": False},
+    "min_headroom_gib": {"type": "float"},
+    "prompt": {"type": "str", "default": "The capital of France is"},
+    "answer_tokens": {"type": "int", "default": 8, "no_log": False},
+    "timeout_seconds": {"type": "float", "default": 1800},
+    "poll_seconds": {"type": "float", "default": 0.5},
+    "slice_seconds": {"type": "float", "default": 10},
+    "journal": {"type": "str", "choices": ["auto", "none"], "default": "auto"},
+    "fail_on_verdict": {"type": "bool", "default": True},
+    "slice": {"type": "dict", "options": SLICE_OPTIONS},
+}
+
+
+def settings_of(params, address):
+    """The settings of a wait, and of the slice of it that the action asks for."""
+    part = params["slice"] or {}
+    return _ready_run.Settings(
+        address=address,
+        target_tokens=params["target_tokens"],
+        min_headroom_gib=params["min_headroom_gib"],
+        expected_pool_tokens=params["expected_pool_tokens"],
+        prompt=params["prompt"],
+        answer_tokens=params["answer_tokens"],
+        timeout_seconds=params["timeout_seconds"],
+        poll_seconds=max(params["poll_seconds"], 0.05),
+        slice_seconds=params["slice_seconds"] if part else None,
+        known_phase=part.get("phase"),
+        known_restarts=part.get("restarts"),
+        waited_seconds=part.get("waited_seconds") or 0.0,
+        waiting_since=part.get("waiting_since"),
+    )
+
+
+def main():
+    began = time.monotonic()
+    module = AnsibleModule(
+        argument_spec=ARGUMENT_SPEC, mutually_exclusive=[["api_key", "api_key_file"]], supports_check_mode=True
+    )
+    params = module.params
+    if module.check_mode:
+        module.exit_json(
+            changed=False,
+            finished=True,
+            verdict=None,
+            unit=params["unit"],
+            reason="Would wait up to {timeout_seconds:.0f} s for {unit}: its pool, its ready line, and a completion "
+            "on {host} port {port}.".format(**params),
+        )
+    address = _host.address_of(module, params)
+    part = params["slice"] or {}
+    follower = _follow.Follower(
+        _host.runner_of(module),
+        params["unit"],
+        part.get("invocation_id") or params["invocation_id"],
+        params["journal"] != "none",
+    )
+    result = _ready_run.Waiter(follower, settings_of(params, address)).run()
+    result["slice_duration_seconds"] = round(time.monotonic() - began, 3)
+    if result["finished"] and result["verdict"] != "holds" and params["fail_on_verdict"]:
+        module.fail_json(msg=_ready_run.failing_sentence(result), changed=False, **result)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

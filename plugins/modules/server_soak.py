@@ -1,0 +1,314 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: server_soak
+short_description: Put the load on an SGLang server that would kill it later
+version_added: 0.1.0
+author:
+  - gpufleet.sglang authors (@gpufleet)
+description:
+  - Sends unique prompts, which no cache can answer, up to the declared context.
+  - Then it fills the cache, climbs a ladder of lengths on the full cache, and ends with a wave of long and short
+    requests at once that decode.
+  - Samples the free device memory meanwhile, and watches the unit. A death is named from the journal, with the request
+    that was being worked on.
+  - The verdict V(proven) needs an answer to at least one prompt near the declared context.
+  - The load is bounded in seconds, requests and tokens. Which bound ended it is returned.
+extends_documentation_fragment:
+  - gpufleet.sglang.attributes
+  - gpufleet.sglang.attributes.linux
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Sends nothing in check mode and says what it would send; RV(verdict) is null then.
+  diff_mode:
+    support: N/A
+    details:
+      - This module changes nothing on the host, so there is no difference to show.
+requirements:
+  - requests (Python library). The virtual environment of the engine has it; set C(ansible_python_interpreter) to its
+    Python.
+options:
+  host:
+    description: Address that the server listens on. For an any-address (V(0.0.0.0), V(::)) the loopback is asked.
+    type: str
+    default: 127.0.0.1
+  port:
+    description: Port that the server listens on.
+    type: int
+    default: 30000
+  api_key:
+    description: API key of the server.
+    type: str
+  api_key_file:
+    description: File on the host with the API key, alone or in an C(api-key:) line as in a file for C(--config).
+    type: path
+  context_tokens:
+    description: The longest request that is promised. The default is what C(/v1/models) tells.
+    type: int
+  pool_tokens:
+    description: Pool of the server in tokens. The default is what C(/server_info) tells.
+    type: int
+  vocab_size:
+    description:
+      - Vocabulary of the model. With it prompts are exact lists of token ids.
+      - Without it they are random words, and their length is measured.
+    type: int
+  profile:
+    description:
+      - V(short) proves the promise. V(full) has more rungs and a longer wave.
+      - V(none) sends nothing; RV(verdict) is null then.
+    type: str
+    choices: [short, full, none]
+    default: short
+  seconds:
+    description: Bound of the whole load, in seconds.
+    type: float
+    default: 120
+  max_requests:
+    description: Bound in requests.
+    type: int
+    default: 256
+  max_prompt_tokens:
+    description: Bound in prompt tokens, all requests together. Not bounded by default.
+    type: int
+  max_tokens:
+    description: Tokens that each request of the wave decodes.
+    type: int
+    default: 32
+  concurrency:
+    description: Requests at once in the wave.
+    type: int
+    default: 4
+  unit:
+    description: Unit of the server, watched for deaths and restarts. Without it only the connections tell of a death.
+    type: str
+  invocation_id:
+    description: The invocation that is proven. The default is the one that runs at the beginning.
+    type: str
+  min_least_free_gib:
+    description: Floor of the free device memory under load, in GiB. Less gives the verdict V(unsafe).
+    type: float
+  device:
+    description:
+      - Whose memory is sampled.
+      - V(cuda) asks NVIDIA's management library or C(nvidia-smi), V(cpu) reads the available memory of the machine.
+    type: str
+    choices: [cuda, cpu]
+    default: cuda
+  boards:
+    description: Indices of the boards that the server uses. The default is all.
+    type: list
+    elements: int
+    default: []
+  nvidia_smi:
+    description: Path of C(nvidia-smi).
+    type: str
+    default: nvidia-smi
+  fail_on_verdict:
+    description: Fail for every verdict other than V(proven). With V(false) the verdict is only returned.
+    type: bool
+    default: true
+seealso:
+  - module: gpufleet.sglang.server_ready
+"""
+
+EXAMPLES = r"""
+- name: Prove that the server survives its promise
+  gpufleet.sglang.server_soak:
+    unit: sglang-main.service
+    port: 30000
+    context_tokens: 32768
+    pool_tokens: 200000
+    vocab_size: 163840
+    min_least_free_gib: 1
+  become: true
+  vars:
+    ansible_python_interpreter: /opt/sglang/engines/0.5.23/bin/python
+  register: soak
+"""
+
+RETURN = r"""
+verdict:
+  description:
+    - V(proven); V(unsafe) (device memory ran out, or its floor was passed); V(short) (the pool was too small for the
+      load); V(failed) (any other end, also when nothing could be proven within the bounds).
+    - Null in check mode and for the profile V(none); only RV(reason) comes with it then.
+  returned: always
+  type: str
+  sample: proven
+reason:
+  description: One sentence on why.
+  returned: always
+  type: str
+failure:
+  description:
+    - Null, or a failure record as M(gpufleet.sglang.server_ready) returns it.
+    - That of a death has the C(request) that caused it.
+  returned: when something was sent
+  type: dict
+least_free_gib:
+  description:
+    - The least free memory in GiB that was seen on each board.
+    - The key is the index of the board, or V(cpu).
+  returned: when something was sent
+  type: dict
+  sample: {"0": 5.52, "1": 5.61}
+at:
+  description: When the least free was seen, in seconds since the load began, and on which board.
+  returned: when something was sent
+  type: dict
+  sample: {"board": "0", "seconds": 12.4}
+prefill_tokens_per_second:
+  description: Prompt tokens per second until the first token, of requests that were sent alone.
+  returned: when something was sent
+  type: float
+decode_tokens_per_second:
+  description: Tokens per second of the whole server in the wave.
+  returned: when something was sent
+  type: float
+ttft_seconds:
+  description: Time to the first token of the longest prompt.
+  returned: when something was sent
+  type: float
+longest_prompt_tokens:
+  description: Length of the longest prompt that was answered.
+  returned: when something was sent
+  type: int
+requests:
+  description: How many requests were sent.
+  returned: when something was sent
+  type: int
+answered:
+  description: How many were answered.
+  returned: when something was sent
+  type: int
+failures:
+  description: How many failed or were refused.
+  returned: when something was sent
+  type: int
+cut:
+  description: How many were under way when a bound ended the load.
+  returned: when something was sent
+  type: int
+prompt_tokens:
+  description: Prompt tokens of all answered requests.
+  returned: when something was sent
+  type: int
+retractions:
+  description:
+    - How often the server had to take requests back because its pool was full.
+    - Null when the journal was not watched.
+  returned: when something was sent
+  type: int
+bound:
+  description:
+    - Null, or the bound that ended the load before its plan was through.
+    - It is V(seconds), V(requests) or V(prompt_tokens).
+  returned: when something was sent
+  type: str
+memory_samples:
+  description: How many samples of the free memory were taken.
+  returned: when something was sent
+  type: int
+phases:
+  description: What each phase of the load did.
+  returned: when something was sent
+  type: list
+  elements: dict
+context_tokens:
+  description: The declared context that was used.
+  returned: when something was sent
+  type: int
+pool_tokens:
+  description: The pool that was used.
+  returned: when something was sent
+  type: int
+seconds:
+  description: How long the load took.
+  returned: when something was sent
+  type: float
+"""
+
+import traceback
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _host, _soak, _soak_run
+
+try:
+    import requests
+
+    REQUESTS_ERROR = None
+except ImportError:
+    REQUESTS_ERROR = traceback.format_exc()
+
+ARGUMENT_SPEC = {
+    "host": {"type": "str", "default": "127.0.0.1"},
+    "port": {"type": "int", "default": 30000},
+    "api_key": {"type": "str", "no_log": True},
+    "api_key_file": {"type": "path"},
+    "context_tokens": {"type": "int", "no_log": False},
+    "pool_tokens": {"type": "int", "no_log": False},
+    "vocab_size": {"type": "int"},
+    "profile": {"type": "str", "choices": ["short", "full", "none"], "default": "short"},
+    "seconds": {"type": "float", "default": 120},
+    "max_requests": {"type": "int", "default": 256},
+    "max_prompt_tokens": {"type": "int", "no_log": False},
+    "max_tokens": {"type": "int", "default": 32, "no_log": False},
+    "concurrency": {"type": "int", "default": 4},
+    "unit": {"type": "str"},
+    "invocation_id": {"type": "str"},
+    "min_least_free_gib": {"type": "float"},
+    "device": {"type": "str", "choices": ["cuda", "cpu"], "default": "cuda"},
+    "boards": {"type": "list", "elements": "int", "default": []},
+    "nvidia_smi": {"type": "str", "default": "nvidia-smi"},
+    "fail_on_verdict": {"type": "bool", "default": True},
+}
+
+
+def limits_of(params):
+    """The bounds and the shape of the load."""
+    return _soak.Limits(
+        seconds=params["seconds"],
+        requests=params["max_requests"],
+        prompt_tokens=params["max_prompt_tokens"],
+        answer_tokens=max(params["max_tokens"], 1),
+        concurrency=max(params["concurrency"], 1),
+    )
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=ARGUMENT_SPEC, mutually_exclusive=[["api_key", "api_key_file"]], supports_check_mode=True
+    )
+    params = module.params
+    if params["profile"] == "none":
+        module.exit_json(changed=False, verdict=None, reason="No load was asked for (profile none).")
+    if module.check_mode:
+        reason = "Would send unique prompts up to {} tokens to {} port {} for at most {:g} s.".format(
+            params["context_tokens"] or "the server's context", params["host"], params["port"], params["seconds"]
+        )
+        module.exit_json(changed=False, verdict=None, reason=reason)
+    if REQUESTS_ERROR:
+        module.fail_json(msg=missing_required_lib("requests"), exception=REQUESTS_ERROR)
+    job = _soak_run.Job(
+        address=_host.address_of(module, params),
+        run_command=_host.runner_of(module),
+        limits=limits_of(params),
+        options=params,
+    )
+    with requests.Session() as session:
+        result = job.run(session, requests.RequestException)
+    if result["verdict"] != "proven" and params["fail_on_verdict"]:
+        module.fail_json(msg=_soak_run.failing_sentence(result, params), changed=False, **result)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

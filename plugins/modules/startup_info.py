@@ -1,0 +1,229 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: startup_info
+short_description: Explain a start-up of an SGLang server from its log
+version_added: 0.1.0
+description:
+  - Reads a finished log of an SGLang server and returns what it says about the start-up (pool, memory of every rank,
+    phases) and, when the server died, the cause with its figures and what to change.
+  - The log is a file on the host, either plain text (SGLang's own output, C(journalctl -o short) or C(-o cat), a container's
+    log) or the lines of C(journalctl -o json), or the journal of a unit's last invocation.
+  - Secrets are masked in everything that is returned.
+author:
+  - gpufleet.sglang authors (@gpufleet)
+extends_documentation_fragment:
+  - gpufleet.sglang.attributes
+  - gpufleet.sglang.attributes.info_module
+  - gpufleet.sglang.attributes.linux
+options:
+  file:
+    description:
+      - Path of a log file on the host.
+      - Exactly one of O(file) and O(unit) is needed.
+    type: path
+  unit:
+    description:
+      - Name of a systemd unit whose last invocation is read from the journal.
+      - Reading the journal needs root or membership in the group C(systemd-journal).
+    type: str
+  invocation_id:
+    description:
+      - The invocation to read instead of the last one, 32 hexadecimal digits.
+      - With O(file) it selects among the invocations in a log of C(journalctl -o json).
+    type: str
+  target_tokens:
+    description:
+      - Pool tokens that were wanted. With O(cell_bytes), a pool that found no room is judged for good, whether any fraction
+        could hold them.
+    type: int
+  cell_bytes:
+    description: KV-cache bytes of one token on one rank, as M(gpufleet.sglang.memory_plan) computes them.
+    type: int
+  secrets:
+    description:
+      - Values that must not be returned, in addition to what is recognised as a secret by name or shape.
+    type: list
+    elements: str
+    default: []
+seealso:
+  - module: gpufleet.sglang.server_ready
+"""
+
+EXAMPLES = r"""
+- name: Explain a crash from a log file
+  gpufleet.sglang.startup_info:
+    file: /tmp/sglang.log
+  register: explained
+
+- name: Show the cause
+  ansible.builtin.debug:
+    msg: "{{ explained.failure.kind }}: {{ explained.failure.evidence }} -> {{ explained.failure.advice }}"
+  when: explained.failure is not none
+
+- name: Read the last start of a unit from the journal
+  gpufleet.sglang.startup_info:
+    unit: sglang-main.service
+  become: true
+"""
+
+RETURN = r"""
+startup:
+  description: What the log says about the start-up. Memory in GiB; over all ranks the tightest one counts.
+  returned: always
+  type: dict
+  contains:
+    state:
+      description: V(ready) when the ready line was read, else V(loading).
+      type: str
+    phase:
+      description: The phase reached, one of V(process), V(init), V(weights), V(pool), V(graphs), V(warmup), V(ready).
+      type: str
+    pool_tokens:
+      description: Tokens of the KV-cache pool, per DP rank.
+      type: int
+    free_before_load_gib:
+      description: Device memory free just before the weights were loaded.
+      type: float
+    free_after_load_gib:
+      description: Device memory free just after the weights were loaded.
+      type: float
+    weights_gib:
+      description: Memory of the weights on one rank.
+      type: float
+    kv_gib:
+      description: Memory of the pool on one rank.
+      type: float
+    pool_end_free_gib:
+      description: Memory free after the pools were made.
+      type: float
+    headroom_gib:
+      description: Memory free when the server was ready.
+      type: float
+    tightest_rank:
+      description: The rank with the least headroom.
+      type: str
+    load_seconds:
+      description: Seconds from the first entry to the ready line.
+      type: float
+    ready_at:
+      description: Time of the ready line, in seconds since the epoch. A plain log has no time zone and is read as UTC.
+      type: float
+    ranks:
+      description: The same figures for every rank.
+      type: list
+      elements: dict
+    phases:
+      description: The phases with their begin (epoch) and length in seconds.
+      type: list
+      elements: dict
+failure:
+  description: The cause of death, null when nothing died.
+  returned: always
+  type: dict
+  contains:
+    kind:
+      description: The class of the cause, for example V(oom_prefill), V(kv_pool_too_small), V(port_in_use), V(unknown).
+      type: str
+    phase:
+      description: The phase in which it happened.
+      type: str
+    fatal:
+      description: Whether it ends the server.
+      type: bool
+    direction:
+      description: Which way the fraction must move, one of V(raise), V(lower), V(keep), V(infeasible).
+      type: str
+    evidence:
+      description: The line that names the cause, masked.
+      type: str
+    advice:
+      description: What to change, in one sentence.
+      type: str
+    figures:
+      description: Figures of the evidence, with their units in their names.
+      type: dict
+    transient:
+      description: Whether an unchanged second try may succeed.
+      type: bool
+    at:
+      description: Time of the evidence, in seconds since the epoch.
+      type: float
+notices:
+  description: Lines that end nothing and are worth knowing, for example a full pool.
+  returned: always
+  type: list
+  elements: dict
+entries_read:
+  description: Number of lines read of the invocation.
+  returned: always
+  type: int
+invocation_id:
+  description: The invocation that was read, null for a plain log.
+  returned: always
+  type: str
+invocations:
+  description: Number of invocations seen in the log. More than one in a short time is a crash loop.
+  returned: always
+  type: int
+masked:
+  description: Whether something in the log was recognised as a secret and masked, had it been returned.
+  returned: always
+  type: bool
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _explain
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "file": {"type": "path"},
+            "unit": {"type": "str"},
+            "invocation_id": {"type": "str"},
+            "target_tokens": {"type": "int"},
+            "cell_bytes": {"type": "int"},
+            "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
+        },
+        required_one_of=[("file", "unit")],
+        mutually_exclusive=[("file", "unit")],
+        supports_check_mode=True,
+    )
+    params = module.params
+    try:
+        if params["file"]:
+            log, unit = _explain.read_file(params["file"]), None
+        else:
+            log, unit = _explain.read_unit(_runner(module), params["unit"], params["invocation_id"])
+    except _explain.Unreadable as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(
+        changed=False,
+        **_explain.explain(
+            log, unit=unit, invocation_id=params["invocation_id"], target_tokens=params["target_tokens"],
+            cell_bytes=params["cell_bytes"], secrets=params["secrets"],
+        ),
+    )
+
+
+def _runner(module):
+    """Return run(argv) -> (rc, stdout, stderr); a missing program is exit status 127."""
+
+    def run(argv):
+        try:
+            return module.run_command(argv, environ_update={"LC_ALL": "C", "LANGUAGE": "C"}, errors="surrogateescape", handle_exceptions=False)
+        except OSError as error:
+            return 127, "", os.strerror(error.errno) if error.errno else str(error)
+
+    return run
+
+
+if __name__ == "__main__":
+    main()

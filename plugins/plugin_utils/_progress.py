@@ -1,0 +1,128 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Progress text on the controller: one line for each phase of a start-up, prefixed by the inventory host.
+
+Private to the gpufleet.sglang collection; may change at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+# Between two lines of the same phase.
+QUIET_SECONDS = 10.0
+
+# Above so many hosts only the ends are printed: ready, failed, timed out.
+MANY_HOSTS = 20
+
+# What is worth saying of the start-up record in each phase: (field, text). The first that is known is said.
+_DETAILS = {
+    "weights": (("free_before_load_gib", "%.1f GiB free before load"),),
+    "pool": (("free_after_load_gib", "%.1f GiB free after load"), ("weights_gib", "weights %.1f GiB")),
+    "graphs": (("pool_end_free_gib", "%.1f GiB free after the pool"),),
+    "warmup": (("pool_tokens", "pool %s tokens"), ("headroom_gib", "headroom %.1f GiB")),
+    "ready": (("pool_tokens", "pool %s tokens"), ("headroom_gib", "headroom %.1f GiB")),
+}
+_EVIDENCE_LENGTH = 160
+
+
+def line(host: str, phase: str, seconds: float | None, detail: str = "") -> str:
+    """One line: ``gpu-a | weights | 12 s | 20.7 GiB free before load``."""
+    parts = [host, phase, "-" if seconds is None else f"{seconds:.0f} s", detail]
+    return " | ".join(part for part in parts if part)
+
+
+def detail(startup: dict, phase: str) -> str:
+    """What the start-up record tells about a phase, in a few words."""
+    words = []
+    for name, text in _DETAILS.get(phase, ()):
+        value = startup.get(name)
+        if value is not None:
+            words.append(text % (f"{value:,}" if "%s" in text else value))
+    if phase not in ("ready",):
+        words += [str(startup[name]) for name in ("progress", "waiting_for") if startup.get(name)]
+    return ", ".join(words)
+
+
+def end_detail(result: dict) -> str:
+    """What the last line says: pool and headroom, or the cause."""
+    failure = result.get("failure")
+    if failure:
+        evidence = " ".join(str(failure.get("evidence") or "").split())
+        if len(evidence) > _EVIDENCE_LENGTH:
+            evidence = evidence[:_EVIDENCE_LENGTH] + "..."
+        return "{}: {}".format(failure.get("kind"), evidence)
+    words = detail(result.get("startup") or {}, "ready")
+    return (
+        words
+        if result.get("verdict") == "holds"
+        else "{}: {}".format(result.get("verdict"), result.get("reason") or words)
+    )
+
+
+class Progress:
+    """Prints what is new about one host.
+
+    :arg show: prints one line. :arg host: inventory name. :arg hosts: how many hosts are in the play.
+    :arg clock: seconds, only going forward.
+    """
+
+    def __init__(self, show: Callable[[str], None], host: str, hosts: int, clock: Callable[[], float]):
+        self._show = show
+        self._host = host
+        self._brief = hosts > MANY_HOSTS
+        self._clock = clock
+        self._printed_at = None
+        self._printed_phases = set()
+
+    def begin(self, unit: str) -> None:
+        """The wait begins."""
+        self._say("waiting", 0, unit, brief=False)
+
+    def step(self, result: dict) -> None:
+        """A slice came back: new phases are printed at once, the same phase at most once in ten seconds."""
+        phase = result.get("phase") or "process"
+        startup = result.get("startup") or {}
+        fresh = phase not in self._printed_phases
+        if fresh:
+            self._passed(result, startup, phase)
+        if fresh or self._clock() - self._printed_at >= QUIET_SECONDS - 1.0:
+            self._printed_phases.add(phase)
+            self._say(phase, result.get("elapsed_seconds"), detail(startup, phase), brief=False)
+
+    def end(self, result: dict) -> None:
+        """The wait is over."""
+        self._passed(result, result.get("startup") or {}, None)
+        phase = "ready" if result.get("verdict") in ("holds", "short", "unsafe") else "failed"
+        self._say(phase, result.get("elapsed_seconds"), end_detail(result), brief=True)
+
+    def lost(self, reason: str) -> None:
+        """The connection was lost; the wait goes on."""
+        self._say(
+            "connection",
+            None,
+            "lost, trying again: {}".format(" ".join(reason.split())[:_EVIDENCE_LENGTH]),
+            brief=False,
+        )
+
+    def _passed(self, result, startup, current):
+        """The phases that went by between two slices."""
+        began = None
+        for row in result.get("timeline") or []:
+            name, at = row.get("phase"), row.get("at")
+            began = at if began is None else began
+            if name in ("ready", "completion", current) or name in self._printed_phases or at is None or began is None:
+                continue
+            self._printed_phases.add(name)
+            self._say(name, at - began, detail(_without_notes(startup), name), brief=False)
+
+    def _say(self, phase, seconds, text, brief):
+        self._printed_at = self._clock()
+        if brief or not self._brief:
+            self._show(line(self._host, phase, seconds, text))
+
+
+def _without_notes(startup):
+    """Notes are of the moment; a phase that went by has none."""
+    return {name: value for name, value in startup.items() if name not in ("progress", "waiting_for")}

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Instance, Refused
+from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import values_of_plan
+from ansible_collections.gpufleet.sglang.tests.unit.plugins.fake_host import FakeHost
+
+UNIT = "sglang-main.service"
+PLAN = {"arguments": {"tp-size": 8}, "environment": {}, "fraction": 0.93, "engine_version": "0.5.23", "keys": {}}
+STEP = {"action": "try", "values": values_of_plan(PLAN, "0.5.23")}
+READY = {"verdict": "holds", "reason": "Holds.", "invocation_id": "b" * 32, "startup": {"pool_tokens": 200000, "headroom_gib": 5.0}}
+SOAK = {"verdict": "proven", "reason": "Survived.", "least_free_gib": {"0": 3.0}}
+REQUEST = {"target_tokens": 200000}
+
+
+class World:
+    def __init__(self, tmp_path):
+        self.host = FakeHost(tmp_path)
+        self.unit_file = tmp_path / "sglang-main.service"
+        self.env_file = tmp_path / "main.env"
+        self.files = [str(self.unit_file), str(self.env_file)]
+        self.root = tmp_path
+
+    def instance(self, adopt_unit=None):
+        return Instance(
+            self.host.run_command, "main", UNIT, str(self.root / "state"), adopt_unit, str(self.root / "run"), str(self.host.proc)
+        )
+
+    def serve(self, pid=100, config_hash=None, invocation="a" * 32, unit=UNIT):
+        self.host.units[unit] = {
+            "state": "active", "enabled": "enabled", "pid": pid, "invocation": invocation, "fragment": str(self.unit_file)
+        }
+        environ = ["GPUFLEET_SGLANG_CONFIG=%s" % config_hash] if config_hash else []
+        self.host.process(pid, ["python", "--port", "30001"], environ)
+
+    def judge(self, instance, ready=None, soak=None, run_id="run"):
+        return instance.judge(run_id, 1, STEP, PLAN, ready or READY, SOAK if soak is None else soak, REQUEST, self.files)
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def test_an_empty_host(world):
+    found = world.instance().inform(world.files)
+    assert (found["proof"], found["open_change"], found["serving"], found["active"]) == (None, None, None, False)
+
+
+def test_a_first_change_on_an_empty_host_goes_back_to_nothing(world):
+    instance = world.instance()
+    assert instance.take_snapshot("run", world.files)["kind"] == "empty"
+    world.unit_file.write_text("[Unit]\n")
+    world.serve(config_hash="candidate")
+    manifest = instance.find_backup("change")
+    (step,) = instance.plan_back(manifest)
+    assert (step["active"], step["stop"], step["restart"], step["exists"]) == (False, True, False, False)
+    assert instance.put_back(manifest) == [str(world.unit_file)]
+    assert not world.unit_file.exists()
+
+
+def test_a_hand_made_unit_is_the_baseline_and_is_started_again(world):
+    world.unit_file.write_text("by hand\n")
+    world.serve()
+    instance = world.instance()
+    assert instance.take_snapshot("run", world.files)["kind"] == "baseline"
+    world.unit_file.write_text("ours\n")
+    world.serve(pid=200, config_hash="candidate", invocation="b" * 32)
+    manifest = instance.find_backup("change")
+    (step,) = instance.plan_back(manifest)
+    assert (step["active"], step["enabled"], step["restart"], step["port"]) == (True, True, True, 30001)
+    instance.put_back(manifest)
+    assert world.unit_file.read_text() == "by hand\n"
+
+
+def test_killed_between_files_and_restart_nothing_is_restarted(world):
+    world.unit_file.write_text("by hand\n")
+    world.serve()
+    instance = world.instance()
+    instance.take_snapshot("run", world.files)
+    world.unit_file.write_text("ours\n")
+    (step,) = instance.plan_back(instance.find_backup("change"))
+    assert (step["restart"], step["stop"]) == (False, False)
+
+
+def test_an_adopted_unit_with_another_name_comes_back(world):
+    world.unit_file.write_text("by hand\n")
+    world.serve(unit="hand.service")
+    instance = world.instance(adopt_unit="hand.service")
+    assert instance.inform()["serving"] == {"unit": "hand.service", "port": 30001}
+    instance.take_snapshot("run", [])
+    world.host.units["hand.service"].update(state="inactive", pid=0)
+    world.serve(pid=200, config_hash="candidate")
+    own, adopted = instance.plan_back(instance.find_backup("change"))
+    assert (own["stop"], own["restart"]) == (True, False)
+    assert (adopted["stop"], adopted["restart"]) == (False, True)
+
+
+def test_a_proven_attempt_stores_its_proof(world):
+    world.unit_file.write_text("ours\n")
+    instance = world.instance()
+    assert world.judge(instance)["verdict"] == "proven"
+    proof = instance.store.proof()
+    assert (proof["pool_tokens"], proof["soaked"], proof["invocation_id"]) == (200000, True, "b" * 32)
+    assert proof["pool_floor_tokens"] == 200000
+    world.unit_file.write_text("edited by hand\n")
+    assert instance.inform(world.files)["drift"] == [str(world.unit_file)]
+
+
+def test_without_a_soak_the_record_says_so(world):
+    instance = world.instance()
+    assert world.judge(instance, soak={})["verdict"] == "holds"
+    assert instance.store.proof()["soaked"] is False
+
+
+def test_a_short_attempt_is_remembered_and_proves_nothing(world):
+    instance = world.instance()
+    short = dict(READY, verdict="short", startup={"pool_tokens": 195011})
+    assert world.judge(instance, ready=short, soak={})["verdict"] == "short"
+    found = instance.inform()
+    assert found["proof"] is None
+    assert [measured["pool_tokens"] for measured in found["measurements"]] == [195011]
+
+
+def test_a_change_that_reached_its_proof_needs_only_its_close(world):
+    instance = world.instance()
+    instance.take_snapshot("run", world.files)
+    world.judge(instance)
+    world.serve(config_hash=STEP["values"]["config_hash"])
+    assert instance.inform()["open_change_is_proven"] is True
+    assert instance.close("run", keep=5) is True
+    assert instance.inform()["open_change_is_proven"] is False
+
+
+def test_an_old_proof_does_not_close_a_new_change(world):
+    instance = world.instance()
+    world.judge(instance, run_id="old")
+    instance.take_snapshot("new", world.files)
+    world.serve(config_hash=STEP["values"]["config_hash"])
+    assert instance.inform()["open_change_is_proven"] is False
+
+
+def test_going_back_brings_the_old_proof_too(world):
+    instance = world.instance()
+    world.judge(instance, run_id="old")
+    old = instance.store.proof()
+    instance.take_snapshot("new", world.files)
+    world.judge(instance, run_id="new", ready=dict(READY, invocation_id="c" * 32))
+    assert instance.store.proof() != old
+    assert instance.put_back(instance.find_backup("change")) == [instance.store.directory + "/proof.json"]
+    assert instance.store.proof() == old
+
+
+def test_two_snapshots_in_one_second_do_not_meet(world):
+    instance = world.instance()
+    first = instance.take_snapshot("run", world.files)
+    second = instance.take_snapshot("run", world.files)
+    assert first["name"] < second["name"]
+    assert instance.find_backup("previous")["name"] == second["name"]
+
+
+@pytest.mark.parametrize("wanted", ["change", "previous", "20200101T000000Z"])
+def test_no_such_backup_is_one_sentence(world, wanted):
+    with pytest.raises(Refused, match="sglang_server_rollback_to"):
+        world.instance().find_backup(wanted)
+
+
+def test_a_second_run_is_refused_with_the_name_of_the_first(world):
+    world.instance().take_lease("a", "ann")
+    with pytest.raises(Refused, match="ann"):
+        world.instance().take_lease("b", "bob")
+
+
+def test_no_key_reaches_the_attempts(world):
+    instance = world.instance()
+    ready = dict(READY, verdict="failed", failure={"kind": "unknown", "evidence": "server_args=ServerArgs(api_key='canary-key')"})
+    attempt = world.judge(instance, ready=ready, soak={})
+    assert "canary-key" not in str(attempt)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import outcome, way_back_state
+
+SERVING = {"unit": "sglang-main.service", "port": 30000}
+PROOF = {"pool_tokens": 200000, "fraction": 0.93, "soaked": True}
+BACK = {"kind": "proof", "ready": {"verdict": "holds", "startup": {"state": "ready", "pool_tokens": 200000}}}
+FAILED = {"verdict": "failed", "failure": {"kind": "bad_args", "advice": "remove --x from sglang_server_arguments."}}
+
+
+@pytest.mark.parametrize(
+    ("back", "state"),
+    [
+        ({}, "stopped"),
+        (BACK, "restored"),
+        ({"ready": {"verdict": "short", "startup": {"state": "ready"}}}, "restored_degraded"),
+        ({"ready": {"verdict": "failed", "startup": {"state": "loading"}}}, "down"),
+    ],
+)
+def test_way_back_state(back, state):
+    assert way_back_state(back) == state
+
+
+def test_kept():
+    found = outcome("main", {"action": "keep", "reason": "Same."}, [], {}, SERVING, PROOF)
+    assert (found["success"], found["verdict"], found["pool_tokens"]) == (True, "proven", 200000)
+
+
+def test_proven():
+    found = outcome("main", {"action": "done", "reason": "x"}, [{"verdict": "proven"}], {}, SERVING, PROOF)
+    assert found["message"] == "main: proven, pool 200000 tokens at fraction 0.93."
+
+
+def test_holds_is_a_success_that_warns():
+    found = outcome("main", {"action": "done"}, [{"verdict": "holds"}], {}, SERVING, PROOF)
+    assert found["success"]
+    assert "not proven" in found["message"]
+
+
+def test_no_evidence_is_no_success():
+    assert not outcome("main", {"action": "done"}, [{"verdict": "failed"}], {}, SERVING, None)["success"]
+
+
+def test_refused_says_that_nothing_was_restarted_and_what_serves():
+    found = outcome("main", {"action": "refuse", "reason": "It cannot fit."}, [], {}, SERVING, PROOF)
+    assert not found["success"]
+    assert found["verdict"] == "refused"
+    assert found["message"] == (
+        "main: refused before any restart. It cannot fit. sglang-main.service serves on port 30000."
+    )
+
+
+def test_a_way_back_names_cause_way_out_and_what_serves():
+    found = outcome("main", {"action": "back", "reason": "bad_args: error."}, [FAILED], BACK, SERVING, PROOF)
+    assert found["way_back"] == "restored"
+    for part in ("bad_args", "Way out: remove --x", "again: the last proven configuration, pool 200000 tokens"):
+        assert part in found["message"]
+
+
+def test_a_failed_first_deployment_says_that_nothing_served_before():
+    found = outcome("main", {"action": "back", "reason": "x"}, [FAILED], {}, None, None)
+    assert "Nothing serves now; nothing served before." in found["message"]
+
+
+def test_a_baseline_that_does_not_start_is_said():
+    found = outcome("main", {"action": "back", "reason": "x"}, [FAILED], {"ready": {"verdict": "failed"}}, None, None)
+    assert found["way_back"] == "down"
+    assert found["message"].endswith("Nothing serves now.")
+
+
+def test_a_rollback_says_what_serves():
+    found = outcome("main", {"action": "back", "reason": "Rolled back to x."}, [], BACK, SERVING, PROOF)
+    assert found["rollback_message"].startswith("main: Rolled back to x. sglang-main.service serves on port 30000 again")

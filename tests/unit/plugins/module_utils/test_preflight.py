@@ -1,0 +1,190 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Mistakes in an inventory. What variables exist is read from the roles, so that a change there is seen here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _engine, _preflight
+
+ROLES = Path(__file__).resolve().parents[4] / "roles"
+NAMES = ("sglang_engine", "sglang_model", "sglang_server")
+SPECS = {name: yaml.safe_load((ROLES / name / "meta" / "argument_specs.yml").read_text()) for name in NAMES}
+OPTIONS = _preflight.options_of(SPECS)
+
+GOOD = {"sglang_model_path": "/srv/models/m", "sglang_server_target_tokens": 200000}
+
+
+def sentences(**change):
+    variables = {**GOOD, **change}
+    variables = {name: value for name, value in variables.items() if value is not ...}
+    return [one.sentence for one in _preflight.findings(variables, SPECS)]
+
+
+def test_a_good_inventory_has_no_findings():
+    assert sentences() == []
+
+
+def test_an_inventory_with_all_that_is_allowed_has_no_findings():
+    assert (
+        sentences(
+            sglang_server_context_tokens="auto",
+            sglang_server_mem_fraction_static=0.93,
+            sglang_server_chunked_prefill_size=-1,
+            sglang_server_allocator_conf="expandable_segments:True",
+            sglang_server_min_headroom_gib="2.5",
+            sglang_server_port="30001",
+            sglang_server_arguments={"tp-size": 8, "enable_metrics": True},
+            sglang_server_arguments_host={"tp": 4},
+            sglang_server_environment={"NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": 8},
+            sglang_server_soak="none",
+            sglang_engine_version="0.5.10rc0",
+            sglang_hosts="gpu",
+            sglang_server_outcomes={},
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        # names
+        ({"sglang_server_taget_tokens": 1}, "did you mean sglang_server_target_tokens?"),
+        ({"sglang_sever_port": 1}, "did you mean sglang_server_port?"),
+        ({"sglang_server_colour_of_rack": 1}, "sglang_preflight_known_names"),
+        # types
+        ({"sglang_server_allow_unproven_plan": "false"}, """-e '{"sglang_server_allow_unproven_plan": false}'"""),
+        ({"sglang_server_defer_failure": "yes"}, "sglang_server_defer_failure: true"),
+        ({"sglang_server_defer_failure": 1}, "expected true or false, found 1"),
+        ({"sglang_server_target_tokens": "many"}, "expected a whole number, found 'many'"),
+        ({"sglang_server_target_tokens": 1.5}, "expected a whole number"),
+        ({"sglang_server_target_tokens": True}, "expected a whole number, found True"),
+        ({"sglang_server_arguments": "--tp 8"}, "expected a dictionary, found '--tp 8'"),
+        ({"sglang_engine_extra_packages": "vllm"}, "expected a list"),
+        ({"sglang_engine_extra_packages": [{"name": "vllm"}]}, "expected a list of texts"),
+        ({"sglang_server_instances": ["a"]}, "expected a list of dictionaries"),
+        ({"sglang_server_host": ["a"]}, "expected one text"),
+        ({"sglang_server_pool_policy": "fil"}, "expected one of promise, fill (did you mean fill?), found 'fil'"),
+        # ranges
+        ({"sglang_server_mem_fraction_static": 1.2}, "between 0 and 1 (both excluded), found 1.2"),
+        ({"sglang_server_mem_fraction_static": 93}, "between 0 and 1"),
+        ({"sglang_server_mem_fraction_static": 0}, "between 0 and 1"),
+        ({"sglang_server_mem_fraction_static": "automatic"}, "expected auto, or a number between"),
+        ({"sglang_server_chunked_prefill_size": 0}, "expected auto, -1, or a whole number of at least 1, found 0"),
+        ({"sglang_server_port": 70000}, "from 1 to 65535, found 70000"),
+        ({"sglang_server_target_tokens": 0}, "at least 1, found 0"),
+        ({"sglang_server_min_headroom_gib": -1}, "at least 0, found -1"),
+        ({"sglang_model_workers": 0}, "from 1 to 32"),
+        # contradictions
+        ({"sglang_server_target_tokens": ...}, "sglang_server_target_tokens: 200000"),
+        ({"sglang_server_context_tokens": 200001}, "longer than the pool"),
+        ({"sglang_server_arguments": {"mem_fraction_static": 0.9}}, "use sglang_server_mem_fraction_static"),
+        ({"sglang_server_arguments_host": {"--max-total-tokens": 5}}, "use sglang_server_target_tokens"),
+        ({"sglang_server_arguments_group": {"model": "/x"}}, "use sglang_server_model_path"),
+        ({"sglang_server_arguments": {"tp": 4, "tensor-parallel-size": 8}}, "sglang_server_arguments: "),
+        ({"sglang_server_environment": {"NCCL_X": True}}, "expected a text for NCCL_X, found True"),
+        (
+            {
+                "sglang_server_environment": {"PYTORCH_ALLOC_CONF": "a:1"},
+                "sglang_server_environment_host": {"PYTORCH_CUDA_ALLOC_CONF": "a:1"},
+            },
+            "are both set",
+        ),
+        (
+            {
+                "sglang_server_environment": {"PYTORCH_ALLOC_CONF": "a:1"},
+                "sglang_server_allocator_conf": "expandable_segments:True",
+            },
+            "remove the one in the environment",
+        ),
+        ({"sglang_server_environment": {"PYTORCH_ALLOC_CONF": "a:1"}}, "sglang_server_allocator_conf: 'a:1'"),
+        ({"sglang_server_allocator_conf": "expandable_segments:true"}, "expandable_segments:True or"),
+        ({"sglang_server_allocator_conf": "expandable"}, "expected key:value pairs"),
+        ({"sglang_server_allocator_conf": "expandable_segments:True,max_split_size_mb:64"}, "exclude each other"),
+        ({"sglang_server_name": "my server"}, "unit's name"),
+        ({"sglang_server_model_path": "models/m"}, "expected an absolute folder"),
+        ({"sglang_engine_root": "engines"}, "expected an absolute folder"),
+        ({"sglang_model_path": ...}, "No model is named"),
+        ({"sglang_engine_version": "latest"}, "one exact release"),
+        ({"sglang_model_repo": "Qwen/Q"}, "The revision is not given"),
+        ({"sglang_model_repo": "Qwen/Q", "sglang_model_revision": "main"}, "'main' is a branch"),
+        ({"sglang_model_repo": "https://hub/Qwen/Q", "sglang_model_revision": "v1"}, "expected ORG/NAME"),
+        # several servers
+        ({"sglang_server_instances": [{"name": "a", "prot": 1}]}, "did you mean port?"),
+        ({"sglang_server_instances": [{"port": 1}]}, "expected a name, found none"),
+        ({"sglang_server_instances": [{"name": "a", "port": 0}]}, "sglang_server_port in instance a"),
+        ({"sglang_server_instances": [{"name": "a", "soak": "long"}]}, "soak in sglang_server_instances[0]"),
+        ({"sglang_server_instances": [{"name": "a"}, {"name": "a", "port": 1}]}, "the name a"),
+        ({"sglang_server_instances": [{"name": "a"}, {"name": "b"}]}, "port 30000"),
+    ],
+)
+def test_a_mistake_is_found_once_and_said_in_one_line(change, expected):
+    found = sentences(**change)
+    assert [one for one in found if expected in one], found
+    assert len(found) == 1, found
+    assert "\n" not in found[0]
+
+
+def test_all_findings_come_in_one_report():
+    found = sentences(
+        sglang_server_target_tokens=..., sglang_server_port=0, sglang_server_soak="long", sglang_server_prt=1
+    )
+    assert len(found) == 4
+
+
+def test_a_server_may_promise_for_itself():
+    change = {"sglang_server_target_tokens": ..., "sglang_server_instances": [{"name": "a", "target_tokens": 5}]}
+    assert sentences(**change) == []
+
+
+def test_roles_that_are_not_used_are_not_asked_for():
+    assert _preflight.findings({}, {"sglang_engine": SPECS["sglang_engine"]}) == []
+
+
+def test_names_of_ones_own_can_be_listed():
+    assert _preflight.findings({**GOOD, "sglang_server_rack": 1}, SPECS, ("sglang_server_rack",)) == []
+
+
+def test_a_secret_is_not_shown():
+    assert "hf_abc" not in sentences(sglang_model_token=["hf_abc"])[0]
+
+
+# Drift: the tables here against the roles' own specifications.
+
+
+@pytest.mark.parametrize("rule", _preflight.RANGES, ids=lambda rule: rule.variable)
+def test_every_range_is_about_a_variable_that_exists(rule):
+    assert rule.variable in OPTIONS
+    kind = OPTIONS[rule.variable]["type"]
+    assert kind == ("str" if rule.words or rule.also else "int" if rule.whole else "float")
+    default = OPTIONS[rule.variable].get("default")
+    assert list(_preflight.wrong_ranges("x", default, rule)) == []
+
+
+@pytest.mark.parametrize("row", _preflight.OWNED, ids=lambda row: row.argument)
+def test_every_owned_argument_has_a_variable_and_a_canonical_name(row):
+    assert row.variable in OPTIONS
+    assert _engine.canonical_name(row.argument) == row.argument
+
+
+def test_every_number_of_the_roles_has_a_range():
+    numbers = {name for name, option in OPTIONS.items() if option.get("type") in ("int", "float")}
+    numbers |= {
+        name for name, option in OPTIONS.items() if option.get("type") == "str" and option.get("default") == "auto"
+    }
+    texts = {"sglang_engine_python", "sglang_server_allocator_conf"}
+    assert numbers - texts == {rule.variable for rule in _preflight.RANGES}
+
+
+def test_the_defaults_of_the_roles_have_no_findings():
+    variables = dict(GOOD)
+    for name in NAMES:
+        defaults = yaml.safe_load((ROLES / name / "defaults" / "main.yml").read_text())
+        variables.update((key, value) for key, value in defaults.items() if "{{" not in str(value))
+    assert [one.sentence for one in _preflight.findings({**variables, **GOOD}, SPECS)] == []

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _proof
+
+
+@pytest.fixture
+def store(tmp_path):
+    return _proof.Store(str(tmp_path / "state"), "main", str(tmp_path / "run"))
+
+
+def test_an_empty_store_remembers_nothing(store):
+    assert (store.proof(), store.attempts(), store.change(), store.backups(), store.lease()) == (None, [], None, [], None)
+
+
+def test_a_proof_is_read_back_and_readable_by_root_alone(store):
+    store.write_proof({"pool_tokens": 200000})
+    assert store.proof() == {"pool_tokens": 200000}
+    assert os.stat(os.path.join(store.directory, "proof.json")).st_mode & 0o777 == 0o600
+
+
+def test_a_proof_can_be_taken_away(store):
+    store.write_proof({"pool_tokens": 1})
+    store.write_proof(None)
+    store.write_proof(None)
+    assert store.proof() is None
+
+
+def test_attempts_keep_their_order_and_survive_a_half_line(store):
+    for number in (1, 2, 3):
+        store.append_attempt({"number": number})
+    with open(os.path.join(store.directory, "attempts.jsonl"), "a", encoding="utf-8") as stream:
+        stream.write('{"number": 4, "ver')
+    assert [attempt["number"] for attempt in store.attempts()] == [1, 2, 3]
+    assert [attempt["number"] for attempt in store.attempts(most=3)] == [2, 3]
+
+
+def test_a_broken_proof_is_named_with_the_way_out(store):
+    os.makedirs(store.directory)
+    with open(os.path.join(store.directory, "proof.json"), "w", encoding="utf-8") as stream:
+        stream.write("{half")
+    with pytest.raises(_proof.Unreadable, match="move the file away"):
+        store.proof()
+
+
+def test_a_write_that_fails_leaves_the_old_file(store):
+    store.write_proof({"pool_tokens": 1})
+    with pytest.raises(TypeError):
+        store.write_proof({"pool_tokens": object()})
+    assert store.proof() == {"pool_tokens": 1}
+    assert [name for name in os.listdir(store.directory) if name.startswith(".new-")] == []
+
+
+def test_a_change_is_open_until_it_is_closed(store):
+    store.open_change({"run_id": "a"})
+    assert store.change() == {"run_id": "a"}
+    assert store.close_change() is True
+    assert store.close_change() is False
+
+
+def test_a_lease_keeps_a_second_run_away_and_expires(store):
+    assert store.take_lease("a", "ann") is None
+    assert store.take_lease("a", "ann") is None
+    assert store.take_lease("b", "bob")["who"] == "ann"
+    assert store.lease(now=_proof.time.time() + _proof.LEASE_SECONDS + 1) is None
+    store.release_lease("b")
+    assert store.take_lease("b", "bob") is not None
+    store.release_lease("a")
+    assert store.take_lease("b", "bob") is None
+
+
+def test_the_sentence_for_a_second_run_tells_who_and_the_way_out(store):
+    store.take_lease("a", "ann on box")
+    sentence = _proof.lease_refusal("main", store.take_lease("b", "bob"))
+    assert "ann on box" in sentence
+    assert "/run/sglang/main.lease" in sentence
+
+
+def test_old_backups_go_and_protected_ones_stay(store):
+    for name in ("1", "2", "3", "4"):
+        _proof.write_json(os.path.join(store.backup_directory, name, "manifest.json"), {"name": name})
+    assert store.prune_backups(1, protected=("1",)) == ["2", "3"]
+    assert [manifest["name"] for manifest in store.backups()] == ["1", "4"]

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _service
+from ansible_collections.gpufleet.sglang.tests.unit.plugins.fake_host import FakeHost
+
+
+@pytest.fixture
+def host(tmp_path):
+    return FakeHost(tmp_path, {"sglang-main.service": {"state": "active", "enabled": "enabled", "pid": 100, "invocation": "a" * 32}})
+
+
+def test_a_unit_and_its_process(host):
+    host.process(100, ["python", "-m", "sglang.launch_server", "--port", "30001"], ["GPUFLEET_SGLANG_CONFIG=abc"], kib=1048576)
+    host.process(101, ["sglang::scheduler"], [], parent=100, kib=524288)
+    host.process(102, ["bash"], [], parent=1, kib=99999999)
+    found = _service.describe(host.run_command, "sglang-main.service", str(host.proc))
+    assert (found["exists"], found["active"], found["enabled"], found["invocation_id"]) == (True, True, True, "a" * 32)
+    assert found["running"]["config_hash"] == "abc"
+    assert found["running"]["port"] == 30001
+    assert found["running"]["memory_gib"] == 1.5
+
+
+def test_a_process_made_by_hand_has_no_hash_and_perhaps_no_port(host):
+    host.process(100, ["python", "-m", "sglang.launch_server", "--api-key", "canary-key"], ["PATH=/bin"])
+    running = _service.describe(host.run_command, "sglang-main.service", str(host.proc))["running"]
+    assert running["config_hash"] is None
+    assert running["port"] == 30000
+    assert "canary-key" not in str(running)
+
+
+def test_a_unit_that_does_not_exist(host):
+    found = _service.describe(host.run_command, "other.service", str(host.proc))
+    assert (found["exists"], found["active"], found["running"]) == (False, False, {})
+
+
+def test_no_systemd_is_one_sentence(host):
+    with pytest.raises(OSError, match="must be booted with systemd"):
+        _service.describe(lambda *args, **kwargs: (1, "", "System has not been booted"), "x.service", str(host.proc))

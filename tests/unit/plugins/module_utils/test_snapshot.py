@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _snapshot
+from ansible_collections.gpufleet.sglang.plugins.module_utils._proof import read_json
+
+
+@pytest.fixture
+def taken(tmp_path):
+    kept, absent = tmp_path / "etc" / "kept.env", tmp_path / "etc" / "absent.env"
+    kept.parent.mkdir()
+    kept.write_text("A=1\n")
+    kept.chmod(0o640)
+    directory = str(tmp_path / "backup")
+    _snapshot.take(directory, {"name": "x"}, [str(kept), str(absent)])
+    return kept, absent, directory, read_json(os.path.join(directory, "manifest.json"))
+
+
+def test_nothing_changed_nothing_is_put_back(taken):
+    assert _snapshot.put_back(taken[2], taken[3]) == []
+
+
+def test_content_mode_and_absence_come_back(taken):
+    kept, absent, directory, manifest = taken
+    kept.write_text("A=2\n")
+    kept.chmod(0o600)
+    absent.write_text("new\n")
+    assert _snapshot.differences(manifest) == [str(kept), str(absent)]
+    assert _snapshot.put_back(directory, manifest) == [str(kept), str(absent)]
+    assert kept.read_text() == "A=1\n"
+    assert kept.stat().st_mode & 0o777 == 0o640
+    assert not absent.exists()
+
+
+def test_a_file_that_was_removed_comes_back(taken):
+    kept, dummy, directory, manifest = taken
+    kept.unlink()
+    kept.parent.rmdir()
+    _snapshot.put_back(directory, manifest)
+    assert kept.read_text() == "A=1\n"
+
+
+def test_copies_are_readable_by_root_alone(taken):
+    modes = {os.stat(os.path.join(taken[2], name)).st_mode & 0o777 for name in os.listdir(taken[2])}
+    assert modes == {0o600}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [
+        ({"active": True, "config_hash": "a"}, {"active": True, "config_hash": "a"}, True),
+        ({"active": True, "config_hash": "a"}, {"active": True, "config_hash": "b"}, False),
+        ({"active": True, "config_hash": "a"}, {"active": False}, False),
+        ({"active": True, "config_hash": None}, {"active": True, "config_hash": None}, True),
+        ({"active": True, "config_hash": None}, {"active": True, "config_hash": "b"}, False),
+        ({"active": False}, {"active": False}, False),
+    ],
+)
+def test_a_server_that_runs_what_it_ran_is_not_restarted(before, now, same):
+    assert _snapshot.unit_still_runs(before, now) is same

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import json
+
+from ansible_collections.gpufleet.sglang.plugins.modules import server_attempt, server_info, server_snapshot
+
+
+def test_an_attempt_is_judged_and_its_change_closed(instance_host):
+    instance_host(server_snapshot, run_id="run")
+    judged = instance_host(
+        server_attempt,
+        state="judged",
+        run_id="run",
+        step={"action": "try", "values": {"config_hash": "abc", "fraction": 0.93}},
+        plan={"engine_version": "0.5.23"},
+        ready={"verdict": "holds", "reason": "Holds.", "startup": {"pool_tokens": 200000}},
+        soak={"verdict": "proven", "reason": "Survived."},
+        request={"target_tokens": 200000},
+    )
+    assert judged["attempt"]["verdict"] == "proven"
+    closed = instance_host(
+        server_attempt, state="closed", run_id="run", step={"action": "done"}, attempts=[judged["attempt"]]
+    )
+    assert closed["changed"] is True
+    assert closed["outcome"]["success"] is True
+    found = instance_host(server_info)
+    assert (found["open_change"], found["lease"], found["proof"]["pool_tokens"]) == (None, None, 200000)
+    assert json.loads((instance_host.path / "state" / "main" / "attempts.jsonl").read_text())["verdict"] == "proven"
+
+
+def test_check_mode_judges_nothing(instance_host):
+    found = instance_host(server_attempt, state="judged", run_id="run", _ansible_check_mode=True)
+    assert found["attempt"] is None
+    assert instance_host(server_info)["attempts"] == []

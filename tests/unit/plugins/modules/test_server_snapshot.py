@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from ansible_collections.gpufleet.sglang.plugins.modules import server_info, server_snapshot
+
+
+def snapshot(instance_host, **params):
+    return instance_host(server_snapshot, run_id="run", files=[str(instance_host.path / "main.env")], **params)
+
+
+def test_a_snapshot_is_taken_once_a_change(instance_host):
+    assert snapshot(instance_host)["changed"] is True
+    assert snapshot(instance_host)["changed"] is False
+
+
+def test_check_mode_takes_none(instance_host):
+    assert snapshot(instance_host, _ansible_check_mode=True)["changed"] is True
+    assert instance_host(server_info)["open_change"] is None
+
+
+def test_a_snapshot_is_put_back(instance_host):
+    snapshot(instance_host)
+    (instance_host.path / "main.env").write_text("new\n")
+    would = snapshot(instance_host, state="restored", _ansible_check_mode=True)
+    assert (would["changed"], would["changed_files"]) == (True, [str(instance_host.path / "main.env")])
+    assert (instance_host.path / "main.env").exists()
+    assert snapshot(instance_host, state="restored")["changed"] is True
+    assert not (instance_host.path / "main.env").exists()
+    assert snapshot(instance_host, state="restored")["changed"] is False
+
+
+def test_nothing_to_put_back_is_one_sentence(instance_host):
+    found = snapshot(instance_host, state="restored")
+    assert found["failed"] is True
+    assert "sglang_server_rollback_to" in found["msg"]
+
+
+def test_a_second_run_is_refused(instance_host):
+    snapshot(instance_host)
+    found = instance_host(server_snapshot, run_id="second")
+    assert found["failed"] is True
+    assert "leased by another run" in found["msg"]

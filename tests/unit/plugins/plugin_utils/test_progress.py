@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.plugins.plugin_utils import _progress
+
+
+class Printed:
+    def __init__(self, hosts=1):
+        self.lines = []
+        self.now = 0.0
+        self.progress = _progress.Progress(self.lines.append, "gpu-a", hosts, lambda: self.now)
+
+
+def result(phase, seconds, timeline=(), **startup):
+    rows = [{"phase": name, "at": 100.0 + at, "seconds": None} for name, at in timeline]
+    return {"phase": phase, "elapsed_seconds": seconds, "startup": startup, "timeline": rows}
+
+
+def test_line():
+    text = _progress.line("gpu-a", "weights", 12.3, "20.7 GiB free before load")
+    assert text == "gpu-a | weights | 12 s | 20.7 GiB free before load"
+
+
+@pytest.mark.parametrize(
+    ("phase", "startup", "text"),
+    [
+        ("weights", {"free_before_load_gib": 20.74}, "20.7 GiB free before load"),
+        ("pool", {"free_after_load_gib": 20.5, "weights_gib": 0.22}, "20.5 GiB free after load, weights 0.2 GiB"),
+        ("warmup", {"pool_tokens": 81946, "headroom_gib": 18.7}, "pool 81,946 tokens, headroom 18.7 GiB"),
+        ("graphs", {"waiting_for": "tuning FlashInfer kernels"}, "tuning FlashInfer kernels"),
+        ("process", {}, ""),
+    ],
+)
+def test_detail(phase, startup, text):
+    assert _progress.detail(startup, phase) == text
+
+
+def test_a_phase_change_is_printed_at_once_and_the_same_phase_once_in_ten_seconds():
+    printed = Printed()
+    printed.progress.begin("sglang-main.service")
+    for now, phase in ((2, "process"), (4, "process"), (6, "weights"), (9, "weights"), (16, "weights"), (20, "weights")):
+        printed.now = now
+        printed.progress.step(result(phase, now))
+    assert printed.lines == [
+        "gpu-a | waiting | 0 s | sglang-main.service",
+        "gpu-a | process | 2 s",
+        "gpu-a | weights | 6 s",
+        "gpu-a | weights | 16 s",
+    ]
+
+
+def test_phases_that_went_by_between_two_slices_are_printed_once():
+    printed = Printed()
+    timeline = [("process", 0), ("init", 20), ("weights", 22), ("pool", 23)]
+    printed.progress.step(result("process", 10, timeline[:1]))
+    printed.progress.step(result("pool", 24, timeline))
+    printed.progress.end(dict(result("ready", 28, [*timeline, ("warmup", 26), ("ready", 28), ("completion", 28.1)],
+                                     pool_tokens=1000, headroom_gib=2.0), verdict="holds", failure=None))
+    assert printed.lines == [
+        "gpu-a | process | 10 s",
+        "gpu-a | init | 20 s",
+        "gpu-a | weights | 22 s",
+        "gpu-a | pool | 24 s",
+        "gpu-a | warmup | 26 s | pool 1,000 tokens, headroom 2.0 GiB",
+        "gpu-a | ready | 28 s | pool 1,000 tokens, headroom 2.0 GiB",
+    ]
+
+
+def test_a_failure_is_named_in_one_line():
+    printed = Printed()
+    failure = {"kind": "oom_prefill", "evidence": "CUDA out of\nmemory " + "x" * 500}
+    printed.progress.end(dict(result("warmup", 31), verdict="failed", failure=failure))
+    assert printed.lines[0].startswith("gpu-a | failed | 31 s | oom_prefill: CUDA out of memory x")
+    assert len(printed.lines[0]) < 230
+
+
+def test_short_says_by_how_much():
+    printed = Printed()
+    printed.progress.end(dict(result("ready", 31, pool_tokens=5), verdict="short", reason="4,989 short", failure=None))
+    assert printed.lines == ["gpu-a | ready | 31 s | short: 4,989 short"]
+
+
+def test_in_large_batches_only_the_ends_are_printed():
+    printed = Printed(hosts=21)
+    printed.progress.begin("u")
+    printed.progress.step(result("weights", 5))
+    printed.progress.lost("gone")
+    assert printed.lines == []
+    printed.progress.end(dict(result("ready", 31, pool_tokens=5), verdict="holds", failure=None))
+    assert len(printed.lines) == 1

@@ -1,0 +1,21 @@
+# Runs molecule scenarios against the installed release archive.
+#
+#   bash tools/molecule.sh [SCENARIO ...]       all of molecule/*/ when none is named
+#   MOLECULE_COMMAND=converge bash tools/molecule.sh default
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export GPUFLEET_COLLECTIONS=$here/.build/collections
+# shellcheck source=tools/env.sh
+. "$here/tools/env.sh"
+cd "$GPUFLEET_ROOT"
+bash tools/build.sh "$GPUFLEET_COLLECTIONS"
+if [ $# = 0 ]; then
+    for file in molecule/*/molecule.yml; do
+        set -- "$@" "$(basename "$(dirname "$file")")"
+    done
+fi
+for scenario in "$@"; do
+    echo "molecule: $scenario"
+    MOLECULE_EPHEMERAL_DIRECTORY=$GPUFLEET_BUILD/molecule/$scenario \
+        molecule "${MOLECULE_COMMAND:-test}" --scenario-name "$scenario" </dev/null
+done
