@@ -33,6 +33,9 @@ WORKERS = 2
 REAL_ENGINE_SCENARIOS = {"default"}
 LONG_SCENARIOS: set[str] = set()
 
+# Each ansible-core that must pass, and the Python that it needs: tools/venv.sh makes an environment where one is found.
+CORES = {"2.19": "Python 3.11", "2.21": "Python 3.12 or later"}
+
 
 @dataclass
 class Part:
@@ -42,7 +45,7 @@ class Part:
     command: list[str]
     kind: str = "light"  # light | prepare | played (needs hosts, may share the machine) | alone
     environment: dict[str, str] = field(default_factory=dict)
-    result: str = "not run"  # passed | failed | not run
+    result: str = "not run"  # passed | failed | not run | skipped
     seconds: float = 0.0
 
     @property
@@ -72,6 +75,8 @@ def all_parts(long: bool) -> list[Part]:
         parts.append(Part(f"unit-{core}", ["bash", "tools/unit.sh", *extra], environment={"GPUFLEET_VENV": folder}))
     for core, folder in environments:
         parts.append(Part(f"sanity-{core}", [f"{folder}/bin/python", "tools/sanity.py"]))
+    for core in sorted(set(CORES) - {core for core, _folder in environments}):
+        parts += [Part(f"{name}-{core}", [], kind="missing", result="skipped") for name in ("unit", "sanity")]
     parts.append(Part("lint", ["bash", "tools/lint.sh"]))
     for path in sorted(ROOT.glob("molecule/*/molecule.yml")):
         scenario = path.parent.name
@@ -90,6 +95,7 @@ class Runner:
         self.lock = threading.Lock()
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.began = time.monotonic()
+        self.stopped = False
 
     def say(self, text: str) -> None:
         elapsed = int(time.monotonic() - self.began)
@@ -97,6 +103,8 @@ class Runner:
             print(f"[{elapsed // 60:2d}:{elapsed % 60:02d}] {text}", flush=True)
 
     def run(self, part: Part) -> Part:
+        if self.stopped:
+            return part
         began = time.monotonic()
         self.say(f"{part.name} ...")
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **part.environment}
@@ -129,7 +137,9 @@ class Runner:
         with self.lock:
             print(f"--- the last lines of {part.log.relative_to(ROOT)}", *lines, "---", sep="\n", flush=True)
 
-    def stop(self) -> None:
+    def stop(self, *_signal: object) -> None:
+        """End what runs, and start nothing more."""
+        self.stopped = True
         for process in list(self.running.values()):
             try:
                 os.killpg(process.pid, signal.SIGTERM)
@@ -178,6 +188,14 @@ def run_all(runner: Runner, parts: list[Part]) -> None:
             runner.run(part)
 
 
+def remove_hosts(parts: list[Part]) -> None:
+    """Leave no test host running; images and caches stay for the next run."""
+    if any(part.kind in ("played", "alone") and part.result != "not run" for part in parts):
+        with (LOG / "hosts-down.log").open("wb") as log:
+            command = ["bash", "molecule/shared/hosts/hosts.sh", "down", "--all"]
+            subprocess.call(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+
+
 def report(parts: list[Part], seconds: float) -> int:
     """Print the table and the closing line; return the exit status."""
     width = max(len(part.name) for part in parts)
@@ -186,13 +204,17 @@ def report(parts: list[Part], seconds: float) -> int:
     for part in parts:
         print(f"{part.name:<{width}}  {part.result:<8} {part.seconds / 60:7.1f}")
     print(f"{'all, side by side':<{width}}  {'':<8} {seconds / 60:7.1f}")
-    failed = [part.name for part in parts if part.result != "passed"]
+    failed = [part.name for part in parts if part.result in ("failed", "not run")]
+    skipped = [part.name for part in parts if part.result == "skipped"]
     print()
+    for core in sorted({name.partition("-")[2] for name in skipped}):
+        print(f"Not run with ansible-core {core}: no {CORES[core]} on this machine.")
     if failed:
         print(f"FAILED: {', '.join(failed)} (whole outputs: .build/log/)")
     else:
         print("Every part passed.")
-    print(f"{len(parts) - len(failed)} passed, {len(failed)} failed", flush=True)
+    passed = len(parts) - len(failed) - len(skipped)
+    print(f"{passed} passed, {len(failed)} failed" + (f", {len(skipped)} skipped" if skipped else ""), flush=True)
     return 1 if failed else 0
 
 
@@ -209,12 +231,10 @@ def main(arguments: list[str]) -> int:
             parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(part.name for part in parts)}")
         parts = [part for part in parts if part.name in options.only]
     runner = Runner()
-    try:
-        run_all(runner, parts)
-    except KeyboardInterrupt:
-        runner.stop()
-        print("stopped", file=sys.stderr)
-        return 130
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, runner.stop)
+    run_all(runner, parts)
+    remove_hosts(parts)
     return report(parts, time.monotonic() - runner.began)
 
 

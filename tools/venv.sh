@@ -24,7 +24,7 @@ if sys.version_info >= (3, 11):
 ' "$CORE_OLD" "$CORE_NEW" 2>/dev/null || true
 }
 
-can_make_venvs() { "$1" -c 'import ensurepip, venv' 2>/dev/null; }
+can_make_venvs() { "$1" -c 'import ensurepip, venv; ensurepip.version()' 2>/dev/null; }
 
 # Interpreters worth probing, best first: the system's own, then the numbered ones on PATH, then those of pyenv.
 candidates() {

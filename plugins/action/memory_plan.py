@@ -39,7 +39,7 @@ def numbers_first(args, spec):
 
 
 def plan_of(args):
-    """Return the result of the task for its raw arguments, as a dictionary with C(failed) where they cannot be right."""
+    """Return the result of the task for its raw arguments: with C(failed) and a sentence where they cannot be right."""
     spec = argument_spec()
     sentence = numbers_first(args, spec)
     if sentence:

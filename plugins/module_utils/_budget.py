@@ -47,6 +47,8 @@ class Plan:
     free_after_load_gib: float | None = None
     reserve_gib: float | None = None
     reserve_needed_gib: float | None = None
+    min_headroom_gib: float | None = None
+    min_least_free_gib: float | None = None
     engine_default: dict | None = None
     rows: list = field(default_factory=list)
     levers: list = field(default_factory=list)
@@ -96,6 +98,7 @@ def _assemble(inp, base, options, chosen, target, page_size):
     fraction = solve.choose_fraction(inp, base, chosen) if base.complete else inp.fraction
     cap = solve.cap_of(inp, page_size)
     arguments, environment = solve.decided(inp, chosen, fraction, cap, target or None)
+    values = _values(inp, chosen, fraction, cap, target)
     facts = {
         "fraction": fraction,
         "cap_tokens": cap,
@@ -103,7 +106,9 @@ def _assemble(inp, base, options, chosen, target, page_size):
         "reserve_needed_gib": _rounded(chosen.needed_gib) if base.before else None,
         "arguments": arguments,
         "environment": environment,
-        "values": _values(inp, chosen, fraction, cap, target),
+        "values": values,
+        "min_headroom_gib": values["min_headroom_gib"],
+        "min_least_free_gib": values["min_least_free_gib"],
         "keys": inp.keys or known.keys_for(inp, arguments, environment),
         "engine_version": inp.engine_version,
         "plan_free_gib": _rounded(base.plan_free_gib),
@@ -151,7 +156,7 @@ def _solved(inp, base, options, chosen, fraction, cap, target, page_size):
     solved = {
         "fraction_low": shown.low_steps / STEPS if shown.low_steps < STEPS and not unpromised else None,
         "fraction_high": shown.high_steps / STEPS if shown.high_steps > 0 else None,
-        "tokens_that_fit": solve.most_tokens(inp, base, page_size),
+        "tokens_that_fit": solve.most_tokens(inp, base, options[-1], page_size),
         "engine_default": _engine_default(inp, base, page_size),
         "levers": levers.levers(inp, base, options, chosen, target, page_size),
     }
@@ -212,9 +217,9 @@ def _refusal(inp, base, options, chosen, result):
         return explain.refuse_cap(result.cap_tokens, inp.target_tokens)
     if result.feasible is not False:
         return None
-    offer = _offer(inp, base, options)
     if inp.fraction is None:
         return explain.refuse_target(inp, base, chosen, result)
+    offer = _offer(inp, options, result)
     if inp.target_tokens is not None and result.predicted_tokens_high < inp.target_tokens:
         return explain.refuse_fraction_short(inp, result, offer)
     if result.reserve_gib < chosen.certain_gib - 1e-4:
@@ -222,15 +227,12 @@ def _refusal(inp, base, options, chosen, result):
     return None
 
 
-def _offer(inp, base, options):
+def _offer(inp, options, result):
     """Return what would work instead of a declared fraction, as {variable: value}; a target when no fraction does."""
     working = next((one for one in options if one.works), None)
-    if working is not None:
-        values = {"mem_fraction_static": ((working.low_steps + working.high_steps) // 2) / STEPS}
-        if inp.chunk_tokens is None and working.chunk_moved:
-            values["chunked_prefill_size"] = working.chunk_tokens
-        return values
-    return {
-        "mem_fraction_static": "auto",
-        "target_tokens": solve.most_tokens(inp, base, known.page_size_of(inp.arguments)),
-    }
+    if working is None:
+        return {"mem_fraction_static": "auto", "target_tokens": result.tokens_that_fit}
+    values = {"mem_fraction_static": ((working.low_steps + working.high_steps) // 2) / STEPS}
+    if inp.chunk_tokens is None and working.chunk_moved:
+        values["chunked_prefill_size"] = working.chunk_tokens
+    return values

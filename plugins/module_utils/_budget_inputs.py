@@ -55,6 +55,7 @@ class PlanInput:
     device: str = "cuda"
     keys: dict | None = None
     own_server_running: bool = False
+    running_gib: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -151,15 +152,17 @@ def _mib(entry, name):
 def free_now_gib(inp):
     """Return the free memory of the worst GPU as if this instance did not run, or None when it cannot be told.
 
-    C(memory_own_mib) of an entry is what the running server of this instance holds there; it is free after a stop.
+    C(memory_own_mib) of an entry is what the running server of this instance holds there; it is free after a stop. On a
+    CPU that is the RAM of its processes.
     """
-    frees = []
-    for entry in local_gpus(inp):
-        free, own = _mib(entry, "memory_free_mib"), _mib(entry, "memory_own_mib")
-        if free is None or (inp.own_server_running and own is None):
-            return None
-        frees.append(free + (own or 0.0))
-    return min(frees) / tables.MIB_PER_GIB if frees else None
+    entries = local_gpus(inp)
+    if inp.device == "cpu" and inp.running_gib:
+        entries = [dict(entry, memory_own_mib=inp.running_gib * tables.MIB_PER_GIB) for entry in entries]
+    free = [_mib(entry, "memory_free_mib") for entry in entries]
+    own = [_mib(entry, "memory_own_mib") for entry in entries]
+    if not free or None in free or (inp.own_server_running and not any(own)):
+        return None
+    return min(there + (held or 0.0) for there, held in zip(free, own)) / tables.MIB_PER_GIB
 
 
 def board_mib(inp):

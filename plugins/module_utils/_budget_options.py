@@ -44,6 +44,7 @@ def argument_spec():
         "allow_unproven_plan": {"type": "bool", "default": False},
         "device": {"type": "str", "choices": ["cuda", "cpu"]},
         "own_server_running": {"type": "bool"},
+        "running_gib": {"type": "float", "default": 0.0},
         "keys": {"type": "dict", "no_log": False},
         "server": {"type": "dict"},
         "attempts": {"type": "list", "elements": "dict", "default": []},
@@ -263,6 +264,7 @@ def plan_input(params):
         device=_device(params, arguments, gpus),
         keys=params.get("keys") or None,
         own_server_running=_own_server_running(params),
+        running_gib=real(params, "running_gib", at_least=0) or 0.0,
     )
 
 

@@ -347,9 +347,8 @@ def allocator_conflict(inp):
     return ""
 
 
-def most_tokens(inp, base, page_size):
+def most_tokens(inp, base, leanest, page_size):
     """Return the largest target, in whole pages, for which some fraction would be feasible; 0 when there is none."""
-    leanest = candidates(inp, base, inp.target_tokens)[-1]
 
     def fits(tokens):
         fraction = highest_steps(base, _with_rows(inp, base, leanest, tokens).needed_gib) / STEPS

@@ -107,25 +107,24 @@ def _run(module, path, fields):
 
 
 def _ask(module, path):
-    """Return the boards. An old driver that does not know a field is asked again with fewer."""
+    """Return the boards. A driver that does not answer yet is asked again; an old one is asked for fewer fields."""
     fields = FIELDS
-    for attempt in range(1, module.params["tries"] + 1):
+    tries_left = module.params["tries"]
+    while True:
         rc, out, err = _run(module, path, fields)
         if rc != 0 and invalid_field(out + err) and fields is FIELDS:
             fields = SHORT_FIELDS
-            rc, out, err = _run(module, path, fields)
-        if rc == 0 and failure_of(out) is None:
-            return parse_query(out, fields)
-        if rc == 0 and not _is_message(out):
+            continue
+        if rc == 0 and (failure_of(out) is None or not _is_message(out)):
             return parse_query(out, fields)
         known = failure_of(out + "\n" + err, kernel_module_version(read_text("/proc/driver/nvidia/version")))
         if known is None:
             raise GpuError(_unknown_failure(rc, out, err))
         row, sentence = known
-        if not row.transient or attempt == module.params["tries"]:
+        tries_left -= 1
+        if not row.transient or tries_left < 1:
             raise GpuError(sentence)
         time.sleep(PAUSE_SECONDS)
-    raise GpuError("nvidia-smi was not asked.")  # not reached: tries is at least 1
 
 
 def _is_message(text):

@@ -7,6 +7,7 @@
 journal hands over as byte arrays, their steps joined by carriage returns), colours, NUL bytes, invalid UTF-8, null
 fields and lines that journald cut are all made plain here, so that no other room has to think of them.
 """
+
 from __future__ import annotations
 
 import calendar
@@ -56,13 +57,21 @@ class Entry:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The head of an SGLang line: [2026-05-31 10:15:07 DP0 TP3] message
-# Source: configure_logger in srt/utils (0.3.6 - 0.5.23); time-only stamps before 0.3.7; milliseconds with SGLANG_LOG_MS=1.
+# Source: configure_logger in srt/utils (0.3.6 - 0.5.23); time-only stamps before; milliseconds with SGLANG_LOG_MS=1.
 # TS and HH:MM:SS stand for the time in logs that people shortened by hand.
 
 _STAMP = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d\d:\d\d:\d\d|TS|HH:MM:SS"
 _RANK = r"(?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d{1,5}"
 _HEAD = re.compile(
-    r"\[(?:(?P<stamp>" + _STAMP + r")(?P<ranks>(?: " + _RANK + r"){0,6})|(?P<only>" + _RANK + "(?: " + _RANK + r"){0,5}))\] ?"
+    r"\[(?:(?P<stamp>"
+    + _STAMP
+    + r")(?P<ranks>(?: "
+    + _RANK
+    + r"){0,6})|(?P<only>"
+    + _RANK
+    + "(?: "
+    + _RANK
+    + r"){0,5}))\] ?"
 )
 _DATED_HEAD = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: " + _RANK + r"){0,6}\] ")
 _HEAD_SEARCH_LENGTH = 400
@@ -84,7 +93,7 @@ def split_head(message):
     if match is None:
         return None, None, message
     ranks = (match.group("ranks") or match.group("only") or "").strip()
-    return match.group("stamp"), ranks or None, message[match.end():]
+    return match.group("stamp"), ranks or None, message[match.end() :]
 
 
 def _stamp_times(stamp):
@@ -108,6 +117,7 @@ def _stamp_times(stamp):
 # Making lines plain
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_]?)")
+_SPECIAL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
 _CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _BREAK = re.compile(r"[\r\n\x00\x85\u2028\u2029]+")
 
@@ -118,9 +128,12 @@ def visible_lines(text):
     A dated SGLang head in the middle of a line starts a new one: another process wrote behind a progress bar that had
     not yet ended its line.
     """
+    if _SPECIAL.search(text) is None:
+        text = text.rstrip()
+        return _split_at_heads(text) if text else []
     if "\x1b" in text:
         text = _ANSI.sub("", text)
-    pieces = _BREAK.split(text) if _BREAK.search(text) else (text,)
+    pieces = _BREAK.split(text)
     lines = []
     for piece in pieces:
         piece = _CONTROL.sub("", piece).rstrip()
@@ -188,7 +201,9 @@ def _field(record, name):
 
 def _origin(record):
     """Return (source, invocation id) of a journal record."""
-    transport = _field(record, "_TRANSPORT")
+    transport = record.get("_TRANSPORT")
+    if transport == "stdout":
+        return SERVICE, _field(record, "_SYSTEMD_INVOCATION_ID")
     if transport == "kernel":
         return KERNEL, None
     identifier = _field(record, "SYSLOG_IDENTIFIER")
@@ -246,24 +261,16 @@ def _take(record, entries, open_lines):
 
 
 def _entries_of(record, message):
+    lines = visible_lines(message)
+    if not lines:
+        return ()
     source, invocation = _origin(record)
     pid = _number(record.get("_PID"))
+    pid = int(pid) if pid is not None else None
     realtime = _number(record.get("__REALTIME_TIMESTAMP"), 1e6)
     monotonic = _number(record.get("__MONOTONIC_TIMESTAMP"), 1e6)
     cursor = _field(record, "__CURSOR")
-    return [
-        Entry(
-            message=line,
-            realtime_seconds=realtime,
-            monotonic_seconds=monotonic,
-            pid=int(pid) if pid is not None else None,
-            unit_message=source == SYSTEMD,
-            cursor=cursor,
-            invocation_id=invocation,
-            source=source,
-        )
-        for line in visible_lines(message)
-    ]
+    return [Entry(line, realtime, monotonic, pid, source == SYSTEMD, cursor, invocation, source) for line in lines]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -271,19 +278,22 @@ def _entries_of(record, message):
 
 _SHORT = re.compile(
     r"^(?:(?P<month>[A-Z][a-z]{2}) {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?"
-    r"|(?:[A-Z][a-z]{2} )?(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?: ?(?P<zone>Z|UTC|[+-]\d\d:?\d\d))?"
+    r"|(?:[A-Z][a-z]{2} )?(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
+    r"(?: ?(?P<zone>Z|UTC|[+-]\d\d:?\d\d))?"
     r"|(?P<unix>\d{9,11}\.\d{6}))"
-    r" (?P<host>[^\s:\[]{1,255}) (?P<ident>[^\s\[:]{1,255}(?:: ?[^\s\[:]{1,64})?)(?:\[(?P<pid>\d{1,10})\])?: (?P<rest>.*)$"
+    r" (?P<host>[^\s:\[]{1,255}) (?P<ident>[^\s\[:]{1,255}(?:: ?[^\s\[:]{1,64})?)"
+    r"(?:\[(?P<pid>\d{1,10})\])?: (?P<rest>.*)$"
 )
 _BARE_SOURCE = re.compile(r"^(?P<ident>systemd|kernel|systemd-journald)(?:\[(?P<pid>\d{1,10})\])?: (?P<rest>.*)$")
 _COLLECTOR = re.compile(
-    r"^(?:[A-Za-z0-9._-]{1,80} {1,20}\| |\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] )"
+    r"^(?:[A-Za-z0-9._-]{1,80} {1,20}\| "
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] )"
 )
 _SOURCES = {"systemd": SYSTEMD, "kernel": KERNEL, "systemd-journald": JOURNALD}
 
 
 def decode_text(text):
-    """Decode a plain log (str or bytes) into a list of Entry. A line without a time of its own has that of the last one."""
+    """Decode a plain log (str or bytes) into a list of Entry. A line without a time has that of the last one."""
     if isinstance(text, (bytes, bytearray)):
         text = bytes(text).decode("utf-8", "backslashreplace")
     entries = []
@@ -316,7 +326,7 @@ def _strip_prefix(line):
     match = _BARE_SOURCE.match(line) or _SHORT.match(line)
     if match is None:
         collector = _COLLECTOR.match(line)
-        return SERVICE, None, None, line[collector.end():] if collector else line
+        return SERVICE, None, None, line[collector.end() :] if collector else line
     found = match.groupdict()
     pid = int(found["pid"]) if found.get("pid") else None
     source = _SOURCES.get(match.group("ident"), SERVICE)
@@ -450,7 +460,7 @@ def kernel_command(since_seconds):
 
 @dataclasses.dataclass(frozen=True)
 class ReaderProblem:
-    """journalctl or systemctl could not answer. kind: no_systemd, no_journal, no_permission, broken, missing_program."""
+    """No answer of journalctl or systemctl: no_systemd, no_journal, no_permission, broken or missing_program."""
 
     kind: str
     sentence: str
@@ -463,23 +473,61 @@ class ReaderProblem:
 
 # (text in stderr or stdout, kind, retry, sentence)
 _READER_PROBLEMS = (
-    ("not been booted with systemd", "no_systemd", False,
-     "This needs a host running systemd, and PID 1 here is something else; run it on a host or container that boots systemd."),
-    ("Failed to connect to bus", "no_systemd", False,
-     "This needs a host running systemd, and its bus does not answer; run it on a host or container that boots systemd."),
-    ("Permission denied", "no_permission", False,
-     "Reading the journal was refused; use become, or add the user to the group systemd-journal."),
-    ("insufficient permissions", "no_permission", False,
-     "Reading the journal was refused; use become, or add the user to the group systemd-journal."),
-    ("not seeing messages from other users", "no_permission", False,
-     "Reading the journal was refused; use become, or add the user to the group systemd-journal."),
-    ("No journal files were", "no_journal", False,
-     "This host keeps no journal, so causes cannot be named; set Storage=persistent in journald.conf (or repair /etc/machine-id)."),
-    ("-- No entries --", "no_journal", False,
-     "The journal holds nothing of this unit, so causes cannot be named; set Storage=persistent in journald.conf."),
-    ("Failed to iterate through journal", "broken", True, "The journal was rotated while it was read; it is read again."),
+    (
+        "not been booted with systemd",
+        "no_systemd",
+        False,
+        "This needs a host running systemd, and PID 1 here is something else; run it on one that boots systemd.",
+    ),
+    (
+        "Failed to connect to bus",
+        "no_systemd",
+        False,
+        "This needs a host running systemd, and its bus does not answer; run it on one that boots systemd.",
+    ),
+    (
+        "Permission denied",
+        "no_permission",
+        False,
+        "Reading the journal was refused; use become, or add the user to the group systemd-journal.",
+    ),
+    (
+        "insufficient permissions",
+        "no_permission",
+        False,
+        "Reading the journal was refused; use become, or add the user to the group systemd-journal.",
+    ),
+    (
+        "not seeing messages from other users",
+        "no_permission",
+        False,
+        "Reading the journal was refused; use become, or add the user to the group systemd-journal.",
+    ),
+    (
+        "No journal files were",
+        "no_journal",
+        False,
+        "This host keeps no journal, so causes cannot be named; set Storage=persistent in journald.conf.",
+    ),
+    (
+        "-- No entries --",
+        "no_journal",
+        False,
+        "The journal holds nothing of this unit, so causes cannot be named; set Storage=persistent in journald.conf.",
+    ),
+    (
+        "Failed to iterate through journal",
+        "broken",
+        True,
+        "The journal was rotated while it was read; it is read again.",
+    ),
     ("Bad message", "broken", True, "The journal was rotated while it was read; it is read again."),
-    ("Failed to seek to cursor", "broken", True, "The cursor is of another journal; the invocation is read from its beginning."),
+    (
+        "Failed to seek to cursor",
+        "broken",
+        True,
+        "The cursor is of another journal; the invocation is read from its beginning.",
+    ),
 )
 
 
@@ -491,12 +539,16 @@ def reader_problem(rc, stdout, stderr):
     text = (stderr or "") + "\n" + (stdout or "")[:2000]
     if rc == 127 or "command not found" in (stderr or ""):
         return ReaderProblem(
-            "missing_program", "This needs a host running systemd, and its programs systemctl and journalctl are missing here.", False
+            "missing_program",
+            "This needs a host running systemd, and its programs systemctl and journalctl are missing here.",
+            False,
         )
     for words, kind, retry, sentence in _READER_PROBLEMS:
         if words in text:
             return ReaderProblem(kind, sentence, retry)
     if rc:
         first = (stderr or "").strip().splitlines()
-        return ReaderProblem("broken", "journalctl failed: {0}".format(first[0] if first else "exit status {0}".format(rc)), True)
+        return ReaderProblem(
+            "broken", "journalctl failed: {0}".format(first[0] if first else "exit status {0}".format(rc)), True
+        )
     return None

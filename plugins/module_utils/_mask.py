@@ -7,6 +7,7 @@ SGLang prints its API keys in the ``server_args=`` line and returns them from ``
 returns from a log passes through here: secrets are recognised by the name that stands before them, by their shape
 (``hf_...``, ``sk-...``), and by value when the caller knows them.
 """
+
 from __future__ import annotations
 
 import json
@@ -19,17 +20,24 @@ MASK = "********"
 LEAST_SECRET_LENGTH = 4
 
 _NAME = (
-    r"(?:admin[_-]?|openai[_-]?|x[_-]|[a-z0-9]{1,20}_)?(?:api[_-]?key|(?:hf|hub|huggingface|access|auth|api|bearer|refresh|secret"
-    r"|session|security|id)[_-]?token|password|passwd|passphrase|secret(?:[_-]?(?:key|access[_-]?key))?|private[_-]?key|credentials?)"
+    r"(?:admin[_-]?|openai[_-]?|x[_-]|[a-z0-9]{1,20}_)?(?:api[_-]?key"
+    r"|(?:hf|hub|huggingface|access|auth|api|bearer|refresh|secret|session|security|id)[_-]?token"
+    r"|password|passwd|passphrase|secret(?:[_-]?(?:key|access[_-]?key))?|private[_-]?key|credentials?)"
 )
-# The value: a quoted text (with escapes), or everything up to the next delimiter. An opened quote that never closes is a
-# line that was cut: the rest of it is the secret.
+# The value: a quoted text (with escapes), or everything up to the next delimiter. An opened quote that never closes is
+# a line that was cut: the rest of it is the secret.
 _QUOTED = r"'(?:[^'\\]|\\.)*(?:'|\\?$)|\"(?:[^\"\\]|\\.)*(?:\"|\\?$)"
 _BARE = r"[^\s'\",;)}\]&]+"
 
 _NAMED = re.compile(
     # 'api_key': 'x'   "api_key": "x"   api_key='x'   API_KEY=x   api-key: x
-    r"(?<![a-z0-9])(?P<name>" + _NAME + r")(?P<sep>\\?['\"]?\s{0,4}[:=]\s{0,4}\\?)(?P<value>" + _QUOTED + "|" + _BARE + ")",
+    r"(?<![a-z0-9])(?P<name>"
+    + _NAME
+    + r")(?P<sep>\\?['\"]?\s{0,4}[:=]\s{0,4}\\?)(?P<value>"
+    + _QUOTED
+    + "|"
+    + _BARE
+    + ")",
     re.IGNORECASE | re.MULTILINE,
 )
 _OPTION = re.compile(
@@ -38,11 +46,11 @@ _OPTION = re.compile(
     r"(?P<value>" + _QUOTED + "|" + _BARE + ")",
     re.IGNORECASE | re.MULTILINE,
 )
-_HEADER = re.compile(
-    r"(?P<name>\b(?:bearer|basic))(?P<sep>\s{1,4})(?P<value>[A-Za-z0-9._~+/=:-]{4,})", re.IGNORECASE
-)
+_HEADER = re.compile(r"(?P<name>\b(?:bearer|basic))(?P<sep>\s{1,4})(?P<value>[A-Za-z0-9._~+/=:-]{4,})", re.IGNORECASE)
 _URL = re.compile(r"(?P<name>\b[a-z][a-z0-9+.-]{0,20}://)(?P<sep>)(?P<value>[^\s/@'\"]{1,300}(?=@))", re.IGNORECASE)
-_SHAPE = re.compile(r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{8,}|sk-[A-Za-z0-9_-]{8,}|nvapi-[A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{16,})")
+_SHAPE = re.compile(
+    r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{8,}|sk-[A-Za-z0-9_-]{8,}|nvapi-[A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{16,})"
+)
 
 # Values that say "nothing is set": worth keeping, because they tell the reader that no key is in use.
 _NOTHING = frozenset(("none", "null", "true", "false", "''", '""', MASK))

@@ -396,7 +396,7 @@ def check_allocator(instance: Instance) -> Iterator[Finding]:
             f"{ALLOCATOR_NAMES[0]} and {ALLOCATOR_NAMES[1]} are both set{instance.where}: torch and other "
             f"libraries disagree on which of them counts, use {variable} instead of both.",
         )
-    if places and own not in (None, AUTO):
+    elif places and own not in (None, AUTO):
         yield Finding(
             variable,
             f"{variable}{instance.where} is {shown(own)} and {places[0][0]} is set too: remove the one in the "

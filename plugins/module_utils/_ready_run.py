@@ -205,7 +205,9 @@ class Waiter:
         return any(entry.unit_message for entry in entries[-count:])
 
     def _classify(self):
-        failure = _failures.classify(self._follower.entries, startup=self._reader.result(), unit=self._state)
+        failure = _failures.classify(
+            self._follower.entries, startup=self._reader.result(), unit=self._state, secrets=self._secrets()
+        )
         self._failure = failure.as_dict() if failure else None
 
     def _look(self):

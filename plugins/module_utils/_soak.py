@@ -231,10 +231,11 @@ def words_for(tokens, tokens_per_word):
 # What the samples say
 
 
-def summarize(outcomes, near_tokens):
+def summarize(outcomes, near_tokens, phases=()):
     """The figures of a soak.
 
     :arg outcomes: list of :class:`Outcome`. :arg near_tokens: from where on a prompt is near the declared context.
+    :arg phases: the :class:`Phase` s that were planned.
     :returns: dictionary with speeds, counts, ``longest_prompt_tokens`` (answered), ``near_answered`` and ``phases``.
     """
     answered = [outcome for outcome in outcomes if outcome.status == "answered"]
@@ -251,7 +252,7 @@ def summarize(outcomes, near_tokens):
         "ttft_seconds": _rounded(longest.ttft_seconds if longest else None, 3),
         "prefill_tokens_per_second": _rounded(_prefill_speed(answered), 1),
         "decode_tokens_per_second": _rounded(_decode_speed(answered), 1),
-        "phases": _by_phase(outcomes),
+        "phases": _by_phase(outcomes, phases),
     }
 
 
@@ -277,29 +278,30 @@ def _decode_speed(answered):
     return tokens / seconds if seconds > 0 and tokens > 0 else None
 
 
-def _by_phase(outcomes):
-    names = []
+def _by_phase(outcomes, phases):
+    planned = {phase.name: len(phase.sizes) for phase in phases}
     for outcome in outcomes:
-        if outcome.phase not in names:
-            names.append(outcome.phase)
-    rows = []
-    for name in names:
-        own = [outcome for outcome in outcomes if outcome.phase == name]
-        good = [outcome for outcome in own if outcome.status == "answered"]
-        waits = sorted(outcome.ttft_seconds for outcome in good if outcome.ttft_seconds is not None)
-        rows.append(
-            {
-                "name": name,
-                "at": round(min(outcome.began for outcome in own), 2),
-                "seconds": round(max(outcome.ended for outcome in own) - min(outcome.began for outcome in own), 2),
-                "requests": len(own),
-                "answered": len(good),
-                "prompt_tokens": sum(outcome.prompt_tokens for outcome in good),
-                "longest_prompt_tokens": max([outcome.prompt_tokens for outcome in good] or [0]),
-                "ttft_seconds": _rounded(waits[len(waits) // 2] if waits else None, 3),
-            }
-        )
-    return rows
+        planned.setdefault(outcome.phase, None)
+    return [
+        _phase_row(name, count, [each for each in outcomes if each.phase == name]) for name, count in planned.items()
+    ]
+
+
+def _phase_row(name, planned, own):
+    good = [outcome for outcome in own if outcome.status == "answered"]
+    waits = sorted(outcome.ttft_seconds for outcome in good if outcome.ttft_seconds is not None)
+    began = min((outcome.began for outcome in own), default=None)
+    return {
+        "name": name,
+        "at": _rounded(began, 2),
+        "seconds": round(max(outcome.ended for outcome in own) - began, 2) if own else 0.0,
+        "planned": planned,
+        "requests": len(own),
+        "answered": len(good),
+        "prompt_tokens": sum(outcome.prompt_tokens for outcome in good),
+        "longest_prompt_tokens": max((outcome.prompt_tokens for outcome in good), default=0),
+        "ttft_seconds": _rounded(waits[len(waits) // 2] if waits else None, 3),
+    }
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -107,9 +107,10 @@ class Client:
             return True
         event = json.loads(data.decode("utf-8", "replace"))
         if event.get("error"):
-            error = event["error"]
-            seen["status"] = "failed"
-            seen["error"] = str(error.get("message", error) if isinstance(error, dict) else error)[:300]
+            error = event["error"] if isinstance(event["error"], dict) else {"message": event["error"]}
+            code = error.get("code")
+            seen["status"] = "refused" if isinstance(code, int) and 400 <= code < 500 else "failed"
+            seen["error"] = str(error.get("message", error))[:300]
             return True
         meta = event.get("meta_info") or {}
         seen.setdefault("first_token_at", clock())
@@ -210,7 +211,7 @@ class Soak:
         while not self._dead.is_set():
             with self._lock:
                 # A phase that is over its share of the time stops sending; what is under way may use the whole bound.
-                if not sizes or self.clock() >= phase_deadline or not self._may_send():
+                if not sizes or not self._may_send() or self.clock() >= phase_deadline:
                     return
                 tokens = sizes.pop(0)
                 number = self._number
@@ -502,7 +503,7 @@ class Job:
         return dict(figures, **judged)
 
     def _figures(self, soak, watch):
-        figures = _soak.summarize(soak.outcomes, 0)
+        figures = _soak.summarize(soak.outcomes, 0, soak.phases)
         for name in ("near_answered", "broken"):
             figures.pop(name)
         tightest = soak.samples.tightest()

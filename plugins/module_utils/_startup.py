@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """_startup: what the journal says about a start-up (private to the collection).
 
-Entries of one invocation in, the start-up record out: memory figures per rank and over all ranks, phases, pool, headroom.
+Entries of one invocation in, the start-up record out: memory per rank and over all ranks, phases, pool, headroom.
 All figures in GiB (SGLang prints "GB" and means GiB). Figures of a draft model are kept apart from those of the model.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -16,6 +17,9 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._journal import SE
 PHASES = ("process", "init", "weights", "pool", "graphs", "warmup", "ready")
 _ORDER = {name: number for number, name in enumerate(PHASES)}
 
+# Every form stands at the beginning of its line; the limit keeps the cost of a log linear in its length.
+LINE_LENGTH = 4000
+
 READY_LINE = "The server is fired up and ready to roll!"
 
 _GB = r"(-?\d{1,9}(?:\.\d{1,9})?) ?GB"
@@ -25,7 +29,7 @@ _USED = re.compile(r"mem usage=" + _GB)
 
 @dataclasses.dataclass(frozen=True)
 class LineForm:
-    """One form of line: a literal that it must hold (the cheap test), its pattern, the phase it begins, and who reads it."""
+    """One form of line: a literal that it must hold (the cheap test), its pattern, and the phase that it begins."""
 
     name: str
     needle: str
@@ -42,43 +46,148 @@ def _form(name, needle, pattern, phase, versions, source):
 _RUNNER = "srt/model_executor/model_runner.py"
 _POOL = "srt/mem_cache/memory_pool.py"
 
-# Every known line of a start-up. The order does not matter; a line may serve several forms. Source: the files named, read in
-# the wheels of the versions named, and public start-ups.
+# Every known line of a start-up. The order does not matter; a line may serve several forms. Source: the files named,
+# read in the wheels of the versions named, and public start-ups.
 LINE_FORMS = (
-    _form("server_args", "server_args=", r"^server_args=", None, "all", "srt/entrypoints/engine.py"),
-    _form("init_begin", "begin", r"^Init (?:torch distributed|parallel) begin", "init", "all; parallel 0.5.21+", _RUNNER),
+    _form(
+        "init_begin", "begin", r"^Init (?:torch distributed|parallel) begin", "init", "all; parallel 0.5.21+", _RUNNER
+    ),
     _form("init_end", "ends.", r"^Init torch distributed ends\..*?mem usage=" + _GB, None, "0.4.3-0.5.20", _RUNNER),
-    _form("init_end", "Memory baseline taken", r"^Memory baseline taken\. mem usage=" + _GB, None, "0.5.21+",
-          "srt/distributed/bootstrap.py"),
-    _form("load_begin", "Load weight begin", r"(?:^|\s)Load weight begin\.(?:.*?avail mem=" + _GB + ")?", "weights", "all", _RUNNER),
+    _form(
+        "init_end",
+        "Memory baseline taken",
+        r"^Memory baseline taken\. mem usage=" + _GB,
+        None,
+        "0.5.21+",
+        "srt/distributed/bootstrap.py",
+    ),
+    _form(
+        "load_begin",
+        "Load weight begin",
+        r"(?:^|\s)Load weight begin\.(?:.*?avail mem=" + _GB + ")?",
+        "weights",
+        "all",
+        _RUNNER,
+    ),
     _form("load_end", "Load weight end", r"(?:^|\s)Load weight end\.(?! Committed)", "pool", "all", _RUNNER),
     _form("kv_dtype", "Using KV cache dtype", r"^Using KV cache dtype: (\S+)", None, "0.5.4-0.5.13", _RUNNER),
-    _form("profile", "Memory profiling", r"^Memory profiling: available_gpu_memory=" + _GB + r", total_gpu_memory=" + _GB
-          + r", mem_fraction_static=(\d*\.?\d{1,15})", None, "DeepSeek-V4 builds", "public start-ups"),
-    _form("full_tokens", "full_token=", r"^DS[Vv]4 memory calculation: .*?\bfull_token=(\d{1,15})\b", None, "0.5.12+", "pool_configurator.py"),
-    _form("swa", "SWAKVPool", r"^SWAKVPool (?P<kind>mem usage|VA upper bound): (?P<gib>\d{1,9}(?:\.\d{1,20})?) ?GB, swa size: (?P<swa>\d{1,15}), full size: "
-          r"(?P<full>\d{1,15})", None, "0.5.4+", "srt/mem_cache/swa_memory_pool.py"),
-    _form("swa_tokens", "liding window memory pool", r"^Use [Ss]liding window memory pool.*?full_layer_tokens=(?P<full>\d{1,15})", None,
-          "0.4.10+", "pool_configurator.py"),
+    _form(
+        "profile",
+        "Memory profiling",
+        r"^Memory profiling: available_gpu_memory="
+        + _GB
+        + r", total_gpu_memory="
+        + _GB
+        + r", mem_fraction_static=(\d*\.?\d{1,15})",
+        None,
+        "DeepSeek-V4 builds",
+        "public start-ups",
+    ),
+    _form(
+        "full_tokens",
+        "full_token=",
+        r"^DS[Vv]4 memory calculation: .*?\bfull_token=(\d{1,15})\b",
+        None,
+        "0.5.12+",
+        "pool_configurator.py",
+    ),
+    _form(
+        "swa",
+        "SWAKVPool",
+        r"^SWAKVPool (?P<kind>mem usage|VA upper bound): (?P<gib>\d{1,9}(?:\.\d{1,20})?) ?GB, "
+        r"swa size: (?P<swa>\d{1,15}), full size: "
+        r"(?P<full>\d{1,15})",
+        None,
+        "0.5.4+",
+        "srt/mem_cache/swa_memory_pool.py",
+    ),
+    _form(
+        "swa_tokens",
+        "liding window memory pool",
+        r"^Use [Ss]liding window memory pool.*?full_layer_tokens=(?P<full>\d{1,15})",
+        None,
+        "0.4.10+",
+        "pool_configurator.py",
+    ),
     _form("state", "Mamba Cache is allocated", r"Mamba Cache is allocated\.", None, "0.5.2+", _POOL),
     _form("pool", "KV Cache ", r"(?:^|\s)KV Cache (?P<kind>is allocated|VA upper bound)\.", None, "0.4.1+", _POOL),
     _form("pool_end", "Memory pool end", r"(?:^|\s)Memory pool end\. avail mem=" + _GB, None, "all", _RUNNER),
-    _form("post_capture", "Post-capture KV sizing",
-          r"^Post-capture KV sizing: (?P<draft>draft )?(?:KV cache allocated\.|max_total_num_tokens=(?P<total>\d{1,15})"
-          r"|full_layer_tokens=(?P<full>\d{1,15}))", None, "0.5.16+", "srt/mem_cache/kv_pool_runtime.py"),
-    _form("graph_begin", " begin.", r"^Capture (?P<what>[\w ]{1,60}?) (?:begin)\.", "graphs", "all", "cuda_graph_runner.py"),
+    _form(
+        "post_capture",
+        "Post-capture KV sizing",
+        r"^Post-capture KV sizing: (?P<draft>draft )?(?:KV cache allocated\.|max_total_num_tokens=(?P<total>\d{1,15})"
+        r"|full_layer_tokens=(?P<full>\d{1,15}))",
+        None,
+        "0.5.16+",
+        "srt/mem_cache/kv_pool_runtime.py",
+    ),
+    _form(
+        "graph_begin",
+        " begin.",
+        r"^Capture (?P<what>[\w ]{1,60}?) (?:begin)\.",
+        "graphs",
+        "all",
+        "cuda_graph_runner.py",
+    ),
     _form("graph_end", " end.", r"^Capture (?P<what>[\w ]{1,60}?) (?:end)\.", "graphs", "all", "cuda_graph_runner.py"),
-    _form("final", "max_total_num_tokens=", r"(?:^|\s)max_total_num_tokens=(\d{1,15})\b", "warmup", "0.4.0+", "srt/managers/scheduler.py"),
-    _form("current_value", "mem_fraction_static=", r"Current value: .{0,40}?mem_fraction_static=(\d*\.?\d{1,15})", None, "0.5.6+",
-          "pool_configurator.py"),
-    _form("minimum_viable", "--mem-fraction-static=", r"under --mem-fraction-static=(\d*\.\d{1,15})", None, "0.5.14+",
-          "kv_cache_configurator.py"),
+    _form(
+        "final",
+        "max_total_num_tokens=",
+        r"(?:^|\s)max_total_num_tokens=(\d{1,15})\b",
+        "warmup",
+        "0.4.0+",
+        "srt/managers/scheduler.py",
+    ),
+    _form(
+        "current_value",
+        "mem_fraction_static=",
+        r"Current value: .{0,40}?mem_fraction_static=(\d*\.?\d{1,15})",
+        None,
+        "0.5.6+",
+        "pool_configurator.py",
+    ),
+    _form(
+        "minimum_viable",
+        "--mem-fraction-static=",
+        r"under --mem-fraction-static=(\d*\.\d{1,15})",
+        None,
+        "0.5.14+",
+        "kv_cache_configurator.py",
+    ),
     _form("listening", "Uvicorn running on", r"Uvicorn running on ", "warmup", "all", "uvicorn"),
-    _form("ready", "fired up and ready", r"^" + re.escape(READY_LINE) + r"?\s*$", "ready", "all", "srt/entrypoints/http_server.py"),
-    _form("bar", "% Completed | ", r"(?P<what>(?:Multi-thread l|L)oading [^:]{1,80}): +(?P<percent>\d{1,15})% Completed \| "
-          r"(?P<done>\d{1,15})/(?P<total>\d{1,15})", None, "all", "srt/model_loader/weight_utils.py"),
-    _form("capture_bar", "Capturing ", r"^Capturing (?P<what>batches|num tokens|prefill shape)\b", None, "0.4.6+", "cuda_graph_runner.py"),
-    _form("restart_path", "/lib/python3", r"/(?:engines|venvs)/(\d+\.\d+[\w.+-]*)/lib/python3", None, "all", "paths of a virtual environment"),
+    _form(
+        "ready",
+        "fired up and ready",
+        r"^" + re.escape(READY_LINE) + r"?\s*$",
+        "ready",
+        "all",
+        "srt/entrypoints/http_server.py",
+    ),
+    _form(
+        "bar",
+        "% Completed | ",
+        r"(?P<what>(?:Multi-thread l|L)oading [^:]{1,80}): +(?P<percent>\d{1,15})% Completed \| "
+        r"(?P<done>\d{1,15})/(?P<total>\d{1,15})",
+        None,
+        "all",
+        "srt/model_loader/weight_utils.py",
+    ),
+    _form(
+        "capture_bar",
+        "Capturing ",
+        r"^Capturing (?P<what>batches|num tokens|prefill shape)\b",
+        None,
+        "0.4.6+",
+        "cuda_graph_runner.py",
+    ),
+    _form(
+        "restart_path",
+        "/lib/python3",
+        r"/(?:engines|venvs)/(\d+\.\d+[\w.+-]*)/lib/python3",
+        None,
+        "all",
+        "paths of a virtual environment",
+    ),
 )
 
 # What takes long and says so. Source: sglang-0.5.23 and earlier wheels, layers/deep_gemm_wrapper, model_runner.
@@ -92,7 +201,16 @@ _SLOW = (
 )
 
 # Lines that never belong to a start-up: request logs echo what users wrote, and the steady state is long.
-ECHO_PREFIXES = ("Receive: ", "Finish: ", "Receive openai", "Finish openai", "Request ", "Prefill batch", "Decode batch", "INFO: ")
+ECHO_PREFIXES = (
+    "Receive: ",
+    "Finish: ",
+    "Receive openai",
+    "Finish openai",
+    "Request ",
+    "Prefill batch",
+    "Decode batch",
+    "INFO: ",
+)
 
 
 @dataclasses.dataclass
@@ -126,7 +244,7 @@ class RankRecord:
 
 @dataclasses.dataclass(frozen=True)
 class Startup:
-    """The record of one start-up. Memory: the tightest rank counts (minimum of what is free, maximum of what is used)."""
+    """The record of one start-up. Of memory the tightest rank counts: least of what is free, most of what is used."""
 
     state: str = "loading"
     phase: str = "process"
@@ -183,7 +301,7 @@ def _whole(text):
 
 
 def _plain_dtype(text):
-    return text[len("torch."):] if text and text.startswith("torch.") else text
+    return text[len("torch.") :] if text and text.startswith("torch.") else text
 
 
 class _Pool:
@@ -221,7 +339,7 @@ class _Rank:
 
 
 class StartupReader:
-    """Reads entries one by one; ``result()`` gives the record so far. Cost and memory do not grow with steady-state lines."""
+    """Reads entries one by one; ``result()`` gives the record so far. Memory does not grow with the lines."""
 
     def __init__(self):
         self._ranks = {}
@@ -282,6 +400,10 @@ class StartupReader:
             return
         if self._ready is not None:
             return
+        if text.startswith("server_args="):
+            self._arguments = read_server_args(text)
+            return
+        text = text[:LINE_LENGTH]
         for form in LINE_FORMS:
             if form.needle in text:
                 match = form.pattern.search(text)
@@ -317,9 +439,6 @@ class StartupReader:
 
     # -- one method per line form
 
-    def _on_server_args(self, _match, text):
-        self._arguments = read_server_args(text)
-
     def _on_init_begin(self, rank, _match, _text):
         pass
 
@@ -332,7 +451,12 @@ class StartupReader:
         free = _gib(match.group(1))
         if rank.loads_begun == 1 and rank.loads_ended == 0:
             rank.record.free_before_load_gib = free
-        elif rank.loads_ended == 1 and rank.record.free_after_load_gib is None and len(rank.pools) == 1 and not rank.pools[0].tokens:
+        elif (
+            rank.loads_ended == 1
+            and rank.record.free_after_load_gib is None
+            and len(rank.pools) == 1
+            and not rank.pools[0].tokens
+        ):
             # A shortened log: what is free before the draft is what the model left.
             rank.record.free_after_load_gib = free
             rank.record.derived.append("free_after_load_gib")
@@ -559,14 +683,33 @@ class StartupReader:
 
 
 _RANKED = frozenset(
-    ("init_begin", "init_end", "load_begin", "load_end", "profile", "full_tokens", "swa", "swa_tokens", "state", "pool", "pool_end", "post_capture",
-     "graph_begin", "graph_end", "final")
+    (
+        "init_begin",
+        "init_end",
+        "load_begin",
+        "load_end",
+        "profile",
+        "full_tokens",
+        "swa",
+        "swa_tokens",
+        "state",
+        "pool",
+        "pool_end",
+        "post_capture",
+        "graph_begin",
+        "graph_end",
+        "final",
+    )
 )
 
 
 def _derive(record):
     """Compute the weights where only what was free around the load is printed (0.4.0): the difference is exact."""
-    if record.weights_gib is None and record.free_before_load_gib is not None and record.free_after_load_gib is not None:
+    if (
+        record.weights_gib is None
+        and record.free_before_load_gib is not None
+        and record.free_after_load_gib is not None
+    ):
         record.weights_gib = round(record.free_before_load_gib - record.free_after_load_gib, 2)
         record.derived.append("weights_gib")
 
@@ -582,7 +725,7 @@ def _most(values):
 
 
 def _between(first, last):
-    """Seconds between two entries: by the monotonic clock, which no correction of the time can disturb, else by the other."""
+    """Seconds between two entries: by the monotonic clock, which no clock step disturbs, else by the other."""
     if first is None or last is None:
         return None
     for name in ("monotonic_seconds", "realtime_seconds"):
@@ -603,7 +746,9 @@ _ARGUMENTS = {
     "pp_size": int,
     "page_size": int,
 }
-_ARGUMENT = re.compile(r"(?<![\w-])'?(?P<name>" + "|".join(_ARGUMENTS) + r")'?\s?[=:]\s?(?P<value>-?\d{1,15}(?:\.\d{1,15})?)\b")
+_ARGUMENT = re.compile(
+    r"(?<![\w-])'?(?P<name>" + "|".join(_ARGUMENTS) + r")'?\s?[=:]\s?(?P<value>-?\d{1,15}(?:\.\d{1,15})?)\b"
+)
 
 
 def read_server_args(text):

@@ -306,6 +306,31 @@ def failure_sentence(expected: str, text: str, sayings: tuple[Saying, ...], limi
     )
 
 
+# What pip's log says it is doing. Collecting and downloading alternate, so they are one phase.
+PIP_PHASES = (
+    (r"Installing collected packages: (?P<what>.+)", "install", "{count} packages"),
+    (r"Building wheel for (?P<what>\S+)", "build", "{what}"),
+    (r"(?:Downloading|Using cached) (?:\S*/)?(?P<what>[\w.]+-[\w.+]+)", "download", "{what}"),
+    (r"Collecting (?P<what>[\w.\[\]-]+)", "download", "{what}"),
+)
+
+
+def pip_phase(log: str) -> tuple[str, str] | None:
+    """(phase, detail) of the last line of pip's log that says something; None when no line does."""
+    for line in reversed(log.splitlines()):
+        for pattern, phase, detail in PIP_PHASES:
+            match = re.search(pattern, line)
+            if match:
+                what = match.group("what")
+                return phase, detail.format(what=what, count=what.count(",") + 1)
+    return None
+
+
+def has_begun_installing(output: str) -> bool:
+    """Before this line pip has changed nothing in the environment."""
+    return "Installing collected packages" in output
+
+
 def has_wheel(names: list[str], version: str) -> bool:
     """True when a folder's file names hold a wheel or source archive of this SGLang version."""
     wanted = version_key(version)

@@ -76,10 +76,20 @@ options:
         check mode.
     type: bool
     default: false
+  progress_file:
+    description:
+      - A file in which the module notes how far it is. The action plugin of this module gives it and shows the
+        progress.
+    type: path
 extends_documentation_fragment:
   - gpufleet.sglang.attributes
   - gpufleet.sglang.attributes.linux
+  - gpufleet.sglang.attributes.action
 attributes:
+  action:
+    support: full
+    details:
+      - Prints what pip is doing. With C(async) it prints nothing.
   check_mode:
     support: full
     details:
@@ -143,6 +153,7 @@ freeze_file:
   sample: /opt/sglang/engines/0.5.23/freeze.txt
 """
 
+import fcntl
 import glob
 import hashlib
 import json
@@ -155,6 +166,7 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _venv
+from ansible_collections.gpufleet.sglang.plugins.module_utils._note import Note, Watcher
 
 GIB = 1024**3
 PROBE = (
@@ -170,6 +182,17 @@ def read_text(path: str) -> str | None:
             return handle.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def read_tail(path: str, limit_bytes: int = 200000) -> str:
+    """The end of a log; '' where there is none."""
+    try:
+        with open(path, "rb") as handle:
+            handle.seek(0, os.SEEK_END)
+            handle.seek(max(handle.tell() - limit_bytes, 0))
+            return handle.read().decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def digest_of(path: str) -> str:
@@ -222,6 +245,10 @@ class Engine:
         self.seconds: dict[str, float] = {}
         self.report: dict | None = None
         self.python: _venv.Python | None = None
+        self.note = Note(self.params["progress_file"])
+        self.said = ("install", "")
+        self.lock_handle: int | None = None
+        self.old_marker: str | None = None
 
     # What is there
 
@@ -330,6 +357,15 @@ class Engine:
     # Doing it
 
     def run(self) -> dict:
+        try:
+            self.lock()
+            return self.do()
+        finally:
+            self.note.end()
+            if self.lock_handle is not None:
+                os.close(self.lock_handle)
+
+    def do(self) -> dict:
         found = self.found()
         inputs = self.inputs()
         explicit = None
@@ -367,8 +403,9 @@ class Engine:
     def apply(self, task: _venv.Task, inputs: dict) -> None:
         os.umask(0o022)  # the service user must be able to read what root installs
         if task.action == "rebuild":
-            shutil.rmtree(self.path)
+            self.remove()
         if task.action != "test":
+            self.old_marker = read_text(os.path.join(self.path, _venv.MARKER_NAME))
             os.makedirs(self.path, mode=0o755, exist_ok=True)
             self.mark(_venv.UNFINISHED, inputs)
         if task.action in ("create", "rebuild"):
@@ -379,16 +416,40 @@ class Engine:
         self.timed("import", self.test)
         self.mark(_venv.TESTED, inputs, engine=self.report)
 
+    def remove(self) -> None:
+        """Away with it in one step: half an environment without its marker would look like one made by hand."""
+        folder, name = os.path.split(self.path)
+        old = tempfile.mkdtemp(prefix=f".removed-{name}-", dir=folder)
+        os.rename(self.path, os.path.join(old, name))
+        for left in glob.glob(os.path.join(glob.escape(folder), ".removed-*")):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def lock(self) -> None:
+        """One run at a time; a run whose connection broke goes on in the background."""
+        folder, name = os.path.split(self.path)
+        if self.module.check_mode and not os.path.isdir(folder):
+            return
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        self.lock_handle = os.open(os.path.join(folder, f".{name}.lock"), os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(self.lock_handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.module.fail_json(msg=f"Another run is installing into {self.path}: wait for its end, then run again.")
+
     def timed(self, name: str, step) -> None:
         begin = time.monotonic()
+        self.note.say(name)
         step()
         self.seconds[name] = round(time.monotonic() - begin, 1)
 
     def mark(self, state: str, inputs: dict, **more: object) -> None:
-        """Write the marker in one step, so that a power cut leaves the old or the new one."""
+        self.write_marker(_venv.marker_text(state, inputs, **more))
+
+    def write_marker(self, text: str) -> None:
+        """In one step, so that a power cut leaves the old or the new one."""
         target = os.path.join(self.path, _venv.MARKER_NAME)
         with open(target + ".new", "w", encoding="utf-8") as handle:
-            handle.write(_venv.marker_text(state, inputs, **more))
+            handle.write(text)
             handle.flush()
             os.fsync(handle.fileno())
         os.chmod(target + ".new", 0o644)
@@ -415,8 +476,12 @@ class Engine:
         command += [self.own_copy(path, work) for path in self.params["local_packages"]]
         if self.params["constraints_file"]:
             command += ["--constraint", self.params["constraints_file"]]
-        code, out, err = self.module.run_command(command, environ_update=self.pip_environment(work), cwd=work)
+        before = os.statvfs(work)
+        with Watcher(lambda: self.look(work, before)):
+            code, out, err = self.module.run_command(command, environ_update=self.pip_environment(work), cwd=work)
         if code != 0:
+            if not _venv.has_begun_installing(out) and self.old_marker is not None:
+                self.write_marker(self.old_marker)
             self.fail(f"pip installs sglang=={self.version} into {self.path}", out + "\n" + err, _venv.PIP_SAYINGS)
         if self.installed_version() != self.version:
             self.module.fail_json(
@@ -428,6 +493,14 @@ class Engine:
         with open(os.path.join(self.path, _venv.FREEZE_NAME), "w", encoding="utf-8") as handle:
             handle.write(out)
 
+    def look(self, work: str, before: os.statvfs_result) -> None:
+        """Note what pip is doing, and how much the disk has filled since it began."""
+        self.said = _venv.pip_phase(read_tail(os.path.join(work, "pip.log"))) or self.said
+        phase, detail = self.said
+        now = os.statvfs(work)
+        written = max((before.f_bavail - now.f_bavail) * now.f_frsize, 0) / GIB
+        self.note.say(phase, f"{detail}, {written:.1f} GiB written" if detail else f"{written:.1f} GiB written")
+
     def own_copy(self, path: str, work: str) -> str:
         """A source folder is built from a copy, because a build leaves files in it that would change its digest."""
         if not os.path.isdir(path):
@@ -436,6 +509,7 @@ class Engine:
 
     def pip_environment(self, work: str) -> dict[str, str]:
         environment = {"LANG": "C", "TMPDIR": work, "PIP_ROOT_USER_ACTION": "ignore"}
+        environment["PIP_LOG"] = os.path.join(work, "pip.log")
         if self.params["wheelhouse"]:
             environment.update({"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": self.params["wheelhouse"]})
         if self.params["index_url"]:
@@ -503,6 +577,7 @@ def main() -> None:
             "home": {"type": "path", "default": "/tmp"},
             "min_free_gib": {"type": "float", "default": 16},
             "pending": {"type": "bool", "default": False},
+            "progress_file": {"type": "path"},
         },
         supports_check_mode=True,
     )

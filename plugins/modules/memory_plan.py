@@ -164,6 +164,12 @@ options:
       - Whether the server of this instance ran when O(gpus) were read, so that what it holds is missing in their free
         memory. Not given, it is told from O(server).
     type: bool
+  running_gib:
+    description:
+      - RAM that the processes of the running server of this instance hold together. On a CPU it counts as free, as it
+        is once the server was stopped. With GPUs it says nothing; there C(memory_own_mib) of O(gpus) does.
+    type: float
+    default: 0.0
   keys:
     description:
       - Keys of the present configuration by quantity (C(weights), C(cell), C(activation)). Not given, they are
@@ -331,6 +337,16 @@ reserve_needed_gib:
   returned: success
   type: float
   sample: 6.161
+min_headroom_gib:
+  description: Floor of the free memory when the server is ready, declared or computed.
+  returned: success
+  type: float
+  sample: 1.59
+min_least_free_gib:
+  description: Floor of the free memory under load, declared or computed.
+  returned: success
+  type: float
+  sample: 0.47
 engine_default:
   description: C(fraction) that SGLang itself would take and C(tokens) that it gives; null where its rule is not known.
   returned: success

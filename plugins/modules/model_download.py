@@ -72,7 +72,12 @@ options:
 extends_documentation_fragment:
   - gpufleet.sglang.attributes
   - gpufleet.sglang.attributes.linux
+  - gpufleet.sglang.attributes.action
 attributes:
+  action:
+    support: full
+    details:
+      - Prints how far the download is. With C(async) it prints nothing.
   check_mode:
     support: full
     details:
@@ -129,7 +134,6 @@ actions:
 """
 
 import fcntl
-import json
 import os
 import threading
 import time
@@ -139,29 +143,22 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _hub
+from ansible_collections.gpufleet.sglang.plugins.module_utils._note import Note
 
 
 class Progress:
-    """Counts bytes from all workers and notes them in a file at most once a second."""
+    """Counts the bytes of all workers and notes them."""
 
-    def __init__(self, path: str | None, total_bytes: int) -> None:
-        self.path = path
+    def __init__(self, note: Note, total_bytes: int) -> None:
+        self.note = note
         self.total_bytes = total_bytes
-        self.bytes = 0
+        self.done_bytes = 0
         self.lock = threading.Lock()
-        self.noted = 0.0
 
     def add(self, count: int) -> None:
         with self.lock:
-            self.bytes += count
-            if self.path and time.monotonic() - self.noted >= 1:
-                self.noted = time.monotonic()
-                self.note()
-
-    def note(self) -> None:
-        with open(self.path + ".new", "w", encoding="utf-8") as handle:
-            json.dump({"done_bytes": self.bytes, "total_bytes": self.total_bytes}, handle)
-        os.replace(self.path + ".new", self.path)
+            self.done_bytes += count
+            self.note.transferred("download", self.done_bytes, self.total_bytes)
 
 
 def read_text(path: str) -> str | None:
@@ -300,7 +297,7 @@ class Download:
 
     def load_all(self, wanted: _hub.Manifest, work: _hub.Work) -> None:
         """Load with several workers; the first problem ends it, begun files are kept."""
-        progress = Progress(self.params["progress_file"], work.missing_bytes)
+        progress = Progress(Note(self.params["progress_file"]), work.missing_bytes)
         self.fetcher.report = progress.add
         # The largest first, so that no worker is left alone with it at the end.
         files = sorted(work.files, key=lambda one: one.size_bytes, reverse=True)
@@ -312,10 +309,10 @@ class Download:
             try:
                 for job in jobs:
                     job.result()
-            except BaseException:
+            finally:
                 for job in jobs:
                     job.cancel()
-                raise
+                progress.note.end()
 
     def finish(self, wanted: _hub.Manifest) -> None:
         """Verify all sizes once more, then let the folder appear (or put the repaired files into it)."""

@@ -153,12 +153,12 @@ weight_bytes:
     - Copies in another layout (C(consolidated*.safetensors)) and files in sub-folders do not count.
   returned: success
   type: int
-  sample: 269060552
+  sample: 269030016
 bytes_by_dtype:
   description: The same by type of tensor, as the headers name the types.
   returned: success
   type: dict
-  sample: {"BF16": 269060552}
+  sample: {"BF16": 269030016}
 tied_head_bytes:
   description: Bytes among them of an output head that is not loaded, because it is tied to the embeddings.
   returned: success

@@ -10,8 +10,8 @@ version_added: 0.1.0
 description:
   - Reads a finished log of an SGLang server and returns what it says about the start-up (pool, memory of every rank,
     phases) and, when the server died, the cause with its figures and what to change.
-  - The log is a file on the host, either plain text (SGLang's own output, C(journalctl -o short) or C(-o cat), a container's
-    log) or the lines of C(journalctl -o json), or the journal of a unit's last invocation.
+  - The log is a file on the host, either plain text (SGLang's own output, C(journalctl -o short) or C(-o cat), a log of
+    a container) or the lines of C(journalctl -o json). Or it is the journal of a unit's last invocation.
   - Secrets are masked in everything that is returned.
 author:
   - gpufleet.sglang authors (@gpufleet)
@@ -37,8 +37,8 @@ options:
     type: str
   target_tokens:
     description:
-      - Pool tokens that were wanted. With O(cell_bytes), a pool that found no room is judged for good, whether any fraction
-        could hold them.
+      - Pool tokens that were wanted.
+      - With O(cell_bytes), a pool that found no room is judged for good, that is, whether any fraction could hold them.
     type: int
   cell_bytes:
     description: KV-cache bytes of one token on one rank, as M(gpufleet.sglang.memory_plan) computes them.
@@ -165,10 +165,24 @@ invocation_id:
   description: The invocation that was read, null for a plain log.
   returned: always
   type: str
-invocations:
-  description: Number of invocations seen in the log. More than one in a short time is a crash loop.
+earlier:
+  description: How the last invocations before this one ended, as far as the log holds them. Several are a crash loop.
   returned: always
-  type: int
+  type: list
+  elements: dict
+  contains:
+    invocation_id:
+      description: The invocation.
+      type: str
+    state:
+      description: Whether it became V(ready) or was still V(loading) when it ended.
+      type: str
+    kind:
+      description: The class of the cause of its end, null when none was found.
+      type: str
+    evidence:
+      description: The line that names the cause, masked.
+      type: str
 masked:
   description: Whether something in the log was recognised as a secret and masked, had it been returned.
   returned: always
@@ -218,7 +232,8 @@ def _runner(module):
 
     def run(argv):
         try:
-            return module.run_command(argv, environ_update={"LC_ALL": "C", "LANGUAGE": "C"}, errors="surrogateescape", handle_exceptions=False)
+            environment = {"LC_ALL": "C", "LANGUAGE": "C"}
+            return module.run_command(argv, environ_update=environment, errors="replace", handle_exceptions=False)
         except OSError as error:
             return 127, "", os.strerror(error.errno) if error.errno else str(error)
 

@@ -92,13 +92,12 @@ podman() {
     as_root podman "$@"
   else
     enter_namespace
-    # Podman 4.3 complains on every start that no syslog listens here.
-    as_root nsenter --mount="$NAMESPACE" podman "$@" 2> >(grep -v 'failed to connect to syslog' >&2)
+    quiet nsenter --mount="$NAMESPACE" podman "$@"
   fi
 }
 
-# As podman, but in a cgroup of the host's own: without podman's cgroups every systemd would take the same root for its own.
-podman_in_cgroup() {
+# As podman, but in a cgroup of the host's own: without podman's cgroups all systemds would share one root, and units.
+podman_in_cgroup() { # CGROUP ARGUMENT...
   local cgroup=/sys/fs/cgroup/$1
   shift
   if on_cgroup_v2; then
@@ -106,9 +105,19 @@ podman_in_cgroup() {
   else
     enter_namespace
     # shellcheck disable=SC2016  # expanded by the inner shell
-    as_root nsenter --mount="$NAMESPACE" sh -c 'mkdir -p "$0"; echo $$ >"$0/cgroup.procs"; exec podman "$@"' "$cgroup" "$@" \
-      2> >(grep -v 'failed to connect to syslog' >&2)
+    quiet nsenter --mount="$NAMESPACE" sh -c \
+      'mkdir -p "$0"; echo $$ >"$0/cgroup.procs"; exec podman "$@"' "$cgroup" "$@"
   fi
+}
+
+# Podman's monitors complain that no syslog listens here. A file takes it, not a pipe: they would keep that open for ever.
+quiet() {
+  local errors status=0
+  errors=$(mktemp)
+  as_root "$@" 2>"$errors" || status=$?
+  grep -v 'failed to connect to syslog' "$errors" >&2 || true
+  rm -f "$errors"
+  return "$status"
 }
 
 # Options that this machine needs, one a line.
@@ -122,13 +131,14 @@ run_options() {
   fi
 }
 
-locked() { # one at a time in this checkout: ports, network, inventory
-  mkdir -p "$STATE"
-  local lock
-  exec {lock}>"$STATE/lock"
-  flock "$lock"
-  "$@"
-  exec {lock}>&-
+# One at a time in this checkout: ports, network, inventory. The lock is not handed on: podman's monitors would keep it.
+locked() {
+  if [ -n "${HOSTS_LOCKED:-}" ]; then
+    "$@"
+  else
+    mkdir -p "$STATE"
+    HOSTS_LOCKED=1 flock --close "$STATE/lock" "${BASH_SOURCE[0]}" "$@"
+  fi
 }
 
 # --- image -------------------------------------------------------------------------------------------------------
@@ -141,7 +151,8 @@ make_rootfs() { # RELEASE DIRECTORY
     { tail -n 5 "$directory.log" >&2; die "debootstrap of $release failed; the whole log is $directory.log"; }
   as_root find "$directory/var/cache/apt" "$directory/var/lib/apt/lists" -type f -delete
   as_root find "$directory/etc/ssh" -name 'ssh_host_*' -delete # every host gets a key of its own
-  as_root truncate -s 0 "$directory/etc/machine-id"
+  as_root truncate -s 0 "$directory/etc/machine-id"           # and an identity
+  as_root rm -f "$directory/var/lib/dbus/machine-id"
 }
 
 image_name() { # RELEASE -> the name holds a digest of what it was made from
@@ -217,11 +228,13 @@ create() { # NAME RELEASE VOLUME...: a container with its files, not started
   mkdir -p "$CACHE/engines/$release" "$CACHE/models" "$CACHE/wheels"
   while read -r line; do options+=("$line"); done < <(run_options)
   while read -r line; do options+=(--volume "$line:$line:ro"); done < <(make_seed "$name" "$release" | grep .)
+  # A volume for the journal: podman would put a tmpfs there, and a reboot would lose it.
+  options+=(--volume /var/log/journal)
   for line in "$CACHE/engines/$release:/opt/sglang/engines" "$CACHE/models:/srv/models:ro" "$CACHE/wheels:/srv/wheels:ro" "$@"; do
     options+=(--volume "$line")
   done
   podman network exists "$PREFIX" || podman network create "$PREFIX" >/dev/null
-  podman rm --force --time 0 "$(container "$name")" >/dev/null 2>&1 || true
+  podman rm --force --volumes --time 0 "$(container "$name")" >/dev/null 2>&1 || true
   port=$(free_port)
   # SYS_ADMIN: systemd's sandboxing of units (ProtectSystem, PrivateTmp) works as on a real host.
   # restart: a host that reboots or powers off comes back; `down` removes it.
@@ -326,7 +339,7 @@ down() {
       grep -oE "$LABEL\.name:[^] ]+" | cut -d: -f2; names)
   fi
   for name in "${selected[@]}"; do
-    podman rm --force --time 0 --ignore "$(container "$name")" >/dev/null 2>&1 || true
+    podman rm --force --volumes --time 0 --ignore "$(container "$name")" >/dev/null 2>&1 || true
     rm -rf "${STATE:?}/hosts/$name"
     on_cgroup_v2 || remove_cgroup "$(container "$name")"
   done
@@ -360,7 +373,7 @@ case $command in
   image) tools; image "$@" ;;
   up) locked up "$@" ;;
   down) locked down "$@" ;;
-  restart) locked restart "$@" ;;
+  restart) [ $# -eq 1 ] || die "restart needs the name of a host"; locked restart "$@" ;;
   exec) name=$1; shift; podman_in_cgroup "$(container "$name")" exec -i "$(container "$name")" "$@" ;;
   ssh) reach "$@" ;;
   list) names ;;

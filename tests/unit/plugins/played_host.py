@@ -2,6 +2,7 @@
 
 It shares no code with the product: entries are the recorded JSON lines, given out when their time has come.
 """
+
 from __future__ import annotations
 
 import json
@@ -29,7 +30,7 @@ def invocation(record):
 class PlayedHost:
     """``wall`` begins when the unit was started, plus ``late`` seconds; ``sleep`` moves it.
 
-    ``units``: list of (from second on, properties of systemctl show). ``http_from``: second from which the port is open.
+    ``units``: list of (from second on, properties of systemctl show). ``http_from``: the port is open from then on.
     """
 
     def __init__(self, rows, late=0.0, units=None, journal=True, http_from=None, owner=MAIN_PID):
@@ -89,7 +90,7 @@ class PlayedHost:
 
     def _entries(self, argv):
         wanted = next(word.split("=")[1] for word in argv if word.startswith("_SYSTEMD_INVOCATION_ID="))
-        cursor = next((word[len("--after-cursor="):] for word in argv if word.startswith("--after-cursor=")), None)
+        cursor = next((word[len("--after-cursor=") :] for word in argv if word.startswith("--after-cursor=")), None)
         lines, begun = [], cursor is None
         for row in self.rows:
             if begun and realtime(row) <= self.now and invocation(row) == wanted:

@@ -31,10 +31,12 @@ class Play:
         monkeypatch.setattr(server_ready, "Display", lambda: types.SimpleNamespace(display=self.lines.append))
         self.task_vars = {"inventory_hostname": "gpu-a", "ansible_play_batch": ["h"] * hosts}
         task = types.SimpleNamespace(
-            args={"unit": "u.service", "target_tokens": 5}, async_val=async_val, check_mode=check_mode, action="x")
+            args={"unit": "u.service", "target_tokens": 5}, async_val=async_val, check_mode=check_mode, action="x"
+        )
         connection = types.SimpleNamespace(_shell=types.SimpleNamespace(tmpdir="/tmp/x"), has_native_async=False)
         self.action = server_ready.ActionModule(
-            task=task, connection=connection, play_context=None, loader=None, templar=None, shared_loader_obj=None)
+            task=task, connection=connection, play_context=None, loader=None, templar=None, shared_loader_obj=None
+        )
         self.action._execute_module = self.execute
         self.action._remove_tmp_path = lambda path: None
 
@@ -51,14 +53,30 @@ class Play:
 
 
 def part(phase, **state):
-    return {"finished": False, "verdict": None, "phase": phase, "elapsed_seconds": 1.0, "startup": {}, "timeline": [],
-            "slice": dict({"invocation_id": "a", "phase": phase, "restarts": 0, "waiting_since": 7.0}, **state),
-            "slice_duration_seconds": 4.0, "changed": False}
+    return {
+        "finished": False,
+        "verdict": None,
+        "phase": phase,
+        "elapsed_seconds": 1.0,
+        "startup": {},
+        "timeline": [],
+        "slice": dict({"invocation_id": "a", "phase": phase, "restarts": 0, "waiting_since": 7.0}, **state),
+        "slice_duration_seconds": 4.0,
+        "changed": False,
+    }
 
 
 def end(verdict="holds", **changes):
-    return dict(part("ready"), finished=True, verdict=verdict, reason="why", failure=None,
-                seconds_after_ready_line=0.4, seconds_after_fatal_line=None, **changes)
+    return dict(
+        part("ready"),
+        finished=True,
+        verdict=verdict,
+        reason="why",
+        failure=None,
+        seconds_after_ready_line=0.4,
+        seconds_after_fatal_line=None,
+        **changes,
+    )
 
 
 def test_slices_are_looped_until_the_verdict(monkeypatch):
@@ -67,7 +85,13 @@ def test_slices_are_looped_until_the_verdict(monkeypatch):
     assert (result["verdict"], result["waited_seconds"]) == ("holds", 15.7)
     given = [call["module_args"]["slice"] for call in play.calls]
     assert given[0] == {"waited_seconds": 0.0}
-    assert given[1] == {"invocation_id": "a", "phase": "process", "restarts": 0, "waiting_since": 7.0, "waited_seconds": 5.0}
+    assert given[1] == {
+        "invocation_id": "a",
+        "phase": "process",
+        "restarts": 0,
+        "waiting_since": 7.0,
+        "waited_seconds": 5.0,
+    }
     assert given[2]["waited_seconds"] == 11.0
     assert [line.split(" | ")[1] for line in play.lines] == ["waiting", "process", "weights", "ready"]
     assert all(line.startswith("gpu-a | ") for line in play.lines)

@@ -66,10 +66,12 @@ def test_completion_by_generate_sends_the_key(serve):
 
 
 def test_completion_falls_back_to_the_openai_path(serve):
-    server, address = serve({
-        "/v1/models": (200, {"data": [{"id": "my-model", "max_model_len": 2048}]}),
-        "/v1/completions": (200, {"choices": [{"text": " Lyon"}]}),
-    })
+    server, address = serve(
+        {
+            "/v1/models": (200, {"data": [{"id": "my-model", "max_model_len": 2048}]}),
+            "/v1/completions": (200, {"choices": [{"text": " Lyon"}]}),
+        }
+    )
     dummy, text = _http.completion(address, "x")
     assert text == " Lyon"
     assert server.asked[-1][2]["model"] == "my-model"
@@ -112,11 +114,15 @@ def test_server_info_under_its_old_name(serve):
 
 def test_startup_of_server_info_takes_the_least_of_the_dp_groups():
     info = {
-        "max_total_num_tokens": 1000, "version": "0.5.23", "context_length": None, "chunked_prefill_size": 8192,
+        "max_total_num_tokens": 1000,
+        "version": "0.5.23",
+        "context_length": None,
+        "chunked_prefill_size": 8192,
         "internal_states": [
             {"memory_usage": {"weight": 4.0, "kvcache": 2.0, "token_capacity": 1000, "startup_available": 5.5}},
             {"memory_usage": {"weight": 4.1, "kvcache": 1.9, "token_capacity": 980, "startup_available": 5.2}},
-            {"memory_usage": None}, None,
+            {"memory_usage": None},
+            None,
         ],
     }
     startup = _http.startup_of_server_info(info)

@@ -27,7 +27,10 @@ def look(**changes):
         ({"failure": FATAL, "ended": True}, "fail"),
         ({"failure": FATAL, "restarted": True}, "fail"),
         ({"failure": dict(FATAL, fatal=False), "failure_seconds": 50.0}, "wait"),
-        ({"failure": FATAL, "failure_seconds": 1.0, "startup": READY, "answer_status": 200, "answer_text": "x"}, "fail"),
+        (
+            {"failure": FATAL, "failure_seconds": 1.0, "startup": READY, "answer_status": 200, "answer_text": "x"},
+            "fail",
+        ),
         # An end that no line names is given a moment for its last lines.
         ({"ended": True, "ended_seconds": 0.4}, "wait"),
         ({"ended": True, "ended_seconds": 1.0}, "fail"),
@@ -67,7 +70,10 @@ def look(**changes):
         # Time is up.
         ({"waited_seconds": 100.0}, "fail"),
         ({"waited_seconds": 100.0, "startup": READY, "port": "ours", "answering": True}, "fail"),
-        ({"waited_seconds": 100.0, "startup": READY, "port": "ours", "answer_status": 200, "answer_text": "x"}, "judge"),
+        (
+            {"waited_seconds": 100.0, "startup": READY, "port": "ours", "answer_status": 200, "answer_text": "x"},
+            "judge",
+        ),
     ],
 )
 def test_next_move(changes, action):
@@ -150,7 +156,9 @@ def test_when_a_slice_returns(phase, known, phase_seconds, elapsed, over):
 
 def test_the_witness_fills_in_only_what_the_journal_did_not_tell():
     startup, evidence = _ready.merged_startup(
-        {"pool_tokens": None, "weights_gib": 4.0, "phase": "pool", "ranks": []}, {"pool_tokens": 900, "weights_gib": 4.5})
+        {"pool_tokens": None, "weights_gib": 4.0, "phase": "pool", "ranks": []},
+        {"pool_tokens": 900, "weights_gib": 4.5},
+    )
     assert (startup["pool_tokens"], startup["weights_gib"], evidence) == (900, 4.0, "server_info")
     assert startup["evidence"] == "server_info"
     startup, evidence = _ready.merged_startup({"pool_tokens": 5}, {"pool_tokens": 900})

@@ -9,14 +9,30 @@ from ansible_collections.gpufleet.sglang.tests.unit.plugins import played_host
 
 UNIT = "sgl-cpu.service"
 READY_AT = 28.8
-FAILED = {"ActiveState": "failed", "SubState": "failed", "MainPID": 0, "Result": "signal", "ExecMainCode": 2,
-          "ExecMainStatus": 9}
-RESTARTING = {"ActiveState": "activating", "SubState": "auto-restart", "MainPID": 0, "Result": "signal",
-              "ExecMainCode": 2, "ExecMainStatus": 9}
+FAILED = {
+    "ActiveState": "failed",
+    "SubState": "failed",
+    "MainPID": 0,
+    "Result": "signal",
+    "ExecMainCode": 2,
+    "ExecMainStatus": 9,
+}
+RESTARTING = {
+    "ActiveState": "activating",
+    "SubState": "auto-restart",
+    "MainPID": 0,
+    "Result": "signal",
+    "ExecMainCode": 2,
+    "ExecMainStatus": 9,
+}
 
 
 def good_start(without=(), **changes):
-    rows = [row for row in played_host.records(played_host.START) if not any(words in str(row["MESSAGE"]) for words in without)]
+    rows = [
+        row
+        for row in played_host.records(played_host.START)
+        if not any(words in str(row["MESSAGE"]) for words in without)
+    ]
     return played_host.PlayedHost(rows, **dict({"http_from": 26.7}, **changes))
 
 
@@ -27,8 +43,9 @@ def crash_loop(units, late=0.0):
 def wait(host, invocation_id=None, use_journal=True, **settings):
     follower = _follow.Follower(host.run_command, UNIT, invocation_id, use_journal)
     settings = dict({"address": _http.Address("127.0.0.1", 30001, "topsecret"), "timeout_seconds": 120.0}, **settings)
-    waiter = _ready_run.Waiter(follower, _ready_run.Settings(**settings), http=host.http, clock=host.clock,
-                               wall=host.clock, sleep=host.sleep)
+    waiter = _ready_run.Waiter(
+        follower, _ready_run.Settings(**settings), http=host.http, clock=host.clock, wall=host.clock, sleep=host.sleep
+    )
     result = waiter.run()
     json.dumps(result)
     return result
@@ -96,7 +113,11 @@ def test_a_pool_without_any_witness_is_no_evidence():
     host = good_start(without=["max_total_num_tokens", "KV Cache is allocated"])
     host.pool = None
     result = wait(host)
-    assert (result["verdict"], result["failure"]["kind"], result["failure"]["fatal"]) == ("failed", "no_evidence", False)
+    assert (result["verdict"], result["failure"]["kind"], result["failure"]["fatal"]) == (
+        "failed",
+        "no_evidence",
+        False,
+    )
     assert "401" in result["failure"]["evidence"]
 
 
@@ -232,9 +253,18 @@ def slices(host, **settings):
     while not results or not results[-1]["finished"]:
         assert len(results) < 100
         follower_id = state.get("invocation_id")
-        results.append(wait(host, follower_id, slice_seconds=10.0, known_phase=state.get("phase"),
-                            known_restarts=state.get("restarts"), waiting_since=state.get("waiting_since"),
-                            waited_seconds=state["waited_seconds"], **settings))
+        results.append(
+            wait(
+                host,
+                follower_id,
+                slice_seconds=10.0,
+                known_phase=state.get("phase"),
+                known_restarts=state.get("restarts"),
+                waiting_since=state.get("waiting_since"),
+                waited_seconds=state["waited_seconds"],
+                **settings,
+            )
+        )
         host.sleep(0.8)
         state = dict(results[-1]["slice"], waited_seconds=host.now - began)
     return results

@@ -19,7 +19,9 @@ def test_the_near_context_prompt_comes_second_and_may_use_all_of_the_time():
     assert (phases[1].must, phases[1].until) == (True, 1.0)
 
 
-@pytest.mark.parametrize(("context", "pool"), [(2048, 80000), (200000, 200000), (32768, 200000), (8192, 4096), (64, 1000)])
+@pytest.mark.parametrize(
+    ("context", "pool"), [(2048, 80000), (200000, 200000), (32768, 200000), (8192, 4096), (64, 1000)]
+)
 @pytest.mark.parametrize("profile", ["short", "full"])
 def test_no_request_exceeds_what_the_server_takes(context, pool, profile):
     for phase in _soak.plan_phases(profile, context, pool, LIMITS):
@@ -62,7 +64,13 @@ def test_the_wave_has_long_and_short_prompts():
 
 @pytest.mark.parametrize(
     ("elapsed", "requests", "tokens", "bound"),
-    [(1, 1, 1, None), (20, 1, 1, "seconds"), (1, 64, 1, "requests"), (1, 1, 500, "prompt_tokens"), (19.9, 63, 499, None)],
+    [
+        (1, 1, 1, None),
+        (20, 1, 1, "seconds"),
+        (1, 64, 1, "requests"),
+        (1, 1, 500, "prompt_tokens"),
+        (19.9, 63, 499, None),
+    ],
 )
 def test_the_first_bound(elapsed, requests, tokens, bound):
     assert _soak.first_bound(Limits(20.0, 64, 500), elapsed, requests, tokens) == bound
@@ -158,12 +166,24 @@ def judge(outcomes=None, found=None, failure=None, bound=None, floor=None, error
         ({"outcomes": OUTCOMES[:1], "error": "status 400: too long"}, "failed", "no_evidence", "too long"),
         ({"outcomes": OUTCOMES[:1], "pool": 1000}, "failed", "no_evidence", "the pool holds 1000"),
         ({"outcomes": [Outcome(0, "context", 2000, "failed")], "error": "reset"}, "failed", "unknown", "reset"),
-        ({"outcomes": [*OUTCOMES, Outcome(9, "wave", 60, "failed")], "error": "status 500"}, "failed", "unknown",
-         "1 of 7 requests"),
-        ({"failure": {"kind": "oom_prefill", "direction": "lower", "evidence": "CUDA out of memory"}}, "unsafe",
-         "oom_prefill", "CUDA out of memory"),
-        ({"failure": {"kind": "kv_pool_too_small", "direction": "raise", "evidence": "x"}}, "short",
-         "kv_pool_too_small", "x"),
+        (
+            {"outcomes": [*OUTCOMES, Outcome(9, "wave", 60, "failed")], "error": "status 500"},
+            "failed",
+            "unknown",
+            "1 of 7 requests",
+        ),
+        (
+            {"failure": {"kind": "oom_prefill", "direction": "lower", "evidence": "CUDA out of memory"}},
+            "unsafe",
+            "oom_prefill",
+            "CUDA out of memory",
+        ),
+        (
+            {"failure": {"kind": "kv_pool_too_small", "direction": "raise", "evidence": "x"}},
+            "short",
+            "kv_pool_too_small",
+            "x",
+        ),
         ({"failure": {"kind": "watchdog_hang", "direction": "keep", "evidence": "x"}}, "failed", "watchdog_hang", "x"),
         # A direction alone is no memory death.
         ({"failure": {"kind": "bad_args", "direction": "lower", "evidence": "x"}}, "failed", "bad_args", "x"),

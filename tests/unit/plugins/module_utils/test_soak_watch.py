@@ -15,8 +15,14 @@ DEATH = (
     "of which 893.38 MiB is free.",
     "[2026-11-29 18:00:01] SIGQUIT received. signum=None, frame=None. It usually means one child failed.",
 )
-FAILED = {"ActiveState": "failed", "SubState": "failed", "MainPID": 0, "Result": "signal", "ExecMainCode": 2,
-          "ExecMainStatus": 9}
+FAILED = {
+    "ActiveState": "failed",
+    "SubState": "failed",
+    "MainPID": 0,
+    "Result": "signal",
+    "ExecMainCode": 2,
+    "ExecMainStatus": 9,
+}
 
 
 def serving(lines, units=None):
@@ -24,15 +30,23 @@ def serving(lines, units=None):
     rows = played_host.records(played_host.START)
     host = played_host.PlayedHost(rows, late=1000.0, units=units)
     for number, (second, text) in enumerate(lines):
-        rows.append({
-            "MESSAGE": text, "_PID": "335", "_SYSTEMD_INVOCATION_ID": host.invocation, "SYSLOG_IDENTIFIER": "python",
-            "_TRANSPORT": "stdout", "__CURSOR": f"late{number}",
-            "__REALTIME_TIMESTAMP": str(int((host.now + second) * 1e6)), "__MONOTONIC_TIMESTAMP": "1"})
+        rows.append(
+            {
+                "MESSAGE": text,
+                "_PID": "335",
+                "_SYSTEMD_INVOCATION_ID": host.invocation,
+                "SYSLOG_IDENTIFIER": "python",
+                "_TRANSPORT": "stdout",
+                "__CURSOR": f"late{number}",
+                "__REALTIME_TIMESTAMP": str(int((host.now + second) * 1e6)),
+                "__MONOTONIC_TIMESTAMP": "1",
+            }
+        )
     real = host.run_command
 
     def run_command(argv):
         status, out, err = real(argv)
-        since = next((float(word[len("--since=@"):]) for word in argv if word.startswith("--since=@")), None)
+        since = next((float(word[len("--since=@") :]) for word in argv if word.startswith("--since=@")), None)
         if since is not None:
             out = "\n".join(line for line in out.splitlines() if played_host.realtime(json.loads(line)) >= since)
         return status, out, err

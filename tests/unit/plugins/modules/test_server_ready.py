@@ -24,8 +24,13 @@ def waits(monkeypatch):
     monkeypatch.setattr(_ready_run, "Waiter", Waiter)
 
     def call(verdict="holds", **params):
-        made["result"] = {"finished": verdict is not None, "verdict": verdict, "reason": "Why.", "unit": "u.service",
-                          "failure": None}
+        made["result"] = {
+            "finished": verdict is not None,
+            "verdict": verdict,
+            "reason": "Why.",
+            "unit": "u.service",
+            "failure": None,
+        }
         made["returned"] = run_module(server_ready, dict({"unit": "u.service"}, **params))
         return made
 

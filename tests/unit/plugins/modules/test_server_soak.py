@@ -42,7 +42,10 @@ def test_other_verdicts_fail_unless_they_are_asked_for(soaks, verdict):
 
 @pytest.mark.parametrize(
     ("params", "words"),
-    [({"profile": "none"}, "profile none"), ({"_ansible_check_mode": True, "context_tokens": 9}, "Would send unique prompts up to 9")],
+    [
+        ({"profile": "none"}, "profile none"),
+        ({"_ansible_check_mode": True, "context_tokens": 9}, "Would send unique prompts up to 9"),
+    ],
 )
 def test_nothing_is_sent(soaks, params, words):
     made = soaks(**params)

@@ -39,7 +39,14 @@ def test_detail(phase, startup, text):
 def test_a_phase_change_is_printed_at_once_and_the_same_phase_once_in_ten_seconds():
     printed = Printed()
     printed.progress.begin("sglang-main.service")
-    for now, phase in ((2, "process"), (4, "process"), (6, "weights"), (9, "weights"), (16, "weights"), (20, "weights")):
+    for now, phase in (
+        (2, "process"),
+        (4, "process"),
+        (6, "weights"),
+        (9, "weights"),
+        (16, "weights"),
+        (20, "weights"),
+    ):
         printed.now = now
         printed.progress.step(result(phase, now))
     assert printed.lines == [
@@ -55,8 +62,19 @@ def test_phases_that_went_by_between_two_slices_are_printed_once():
     timeline = [("process", 0), ("init", 20), ("weights", 22), ("pool", 23)]
     printed.progress.step(result("process", 10, timeline[:1]))
     printed.progress.step(result("pool", 24, timeline))
-    printed.progress.end(dict(result("ready", 28, [*timeline, ("warmup", 26), ("ready", 28), ("completion", 28.1)],
-                                     pool_tokens=1000, headroom_gib=2.0), verdict="holds", failure=None))
+    printed.progress.end(
+        dict(
+            result(
+                "ready",
+                28,
+                [*timeline, ("warmup", 26), ("ready", 28), ("completion", 28.1)],
+                pool_tokens=1000,
+                headroom_gib=2.0,
+            ),
+            verdict="holds",
+            failure=None,
+        )
+    )
     assert printed.lines == [
         "gpu-a | process | 10 s",
         "gpu-a | init | 20 s",

@@ -1,0 +1,192 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""_failure_walk: reading a log for what went wrong (private to the collection).
+
+Walks the entries of one invocation once: every line that matches a row of _failure_catalogue, every exception, and the
+state that the start-up had reached at each of them. _failures chooses among them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_catalogue import HARMLESS, HOST, ROWS, WRAPPER
+from ansible_collections.gpufleet.sglang.plugins.module_utils._journal import SERVICE
+from ansible_collections.gpufleet.sglang.plugins.module_utils._startup import ECHO_PREFIXES, StartupReader
+
+# What names a cause stands at the beginning of a line. The limit keeps the cost of a log linear in its length.
+LINE_LENGTH = 4000
+
+
+@dataclasses.dataclass
+class Hit:
+    """One line that matched a row, and what was known when it was read."""
+
+    row: object
+    match: object
+    index: int
+    entry: object
+    rank: str | None
+    text: str
+    phase: str
+    after_ready: bool
+    block: object
+    batch: str | None
+
+
+class Block:
+    """One traceback of one process, with its chain: the first exception of a chain is the root."""
+
+    def __init__(self, fatal):
+        self.fatal = fatal
+        self.rank = None
+        self.frames = []
+        self.exception = None
+        self.chained = False
+        self.wrapper_phase = None
+
+
+@dataclasses.dataclass
+class Raised:
+    """The line that names an exception no row knows."""
+
+    index: int
+    entry: object
+    rank: str | None
+    text: str
+    phase: str
+    block: object
+    after_ready: bool
+    batch: str | None
+
+
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?::|\s*$)")
+_LOOSE_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit)(?::|\s*$)")
+_NOT_AN_EXCEPTION = ("INFO", "ERROR", "WARNING", "DEBUG", "CRITICAL", "Possible solutions", "Warning")
+_FRAME = re.compile(r'^\s+File "[^"]*", line \d+, in ')
+_SOURCE_LINE = re.compile(r"\s+(?:raise|return|if|with|from|import|assert|self\.|logger\.)\b")
+_TRACEBACK = "Traceback (most recent call last)"
+_CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
+_FRAMES_KEPT = 400
+# Lines that echo what users or operators wrote.
+_NEVER_A_CAUSE = (*ECHO_PREFIXES, "server_args=")
+
+_BY_NEEDLE = {}
+for _entry in ROWS:
+    _BY_NEEDLE.setdefault(_entry.needle, []).append(_entry)
+_BY_NEEDLE = tuple((needle, tuple(rows)) for needle, rows in _BY_NEEDLE.items())
+
+
+def _names_exception(text):
+    return bool(_EXCEPTION.match(text)) and not text.startswith(_NOT_AN_EXCEPTION)
+
+
+class Walk:
+    """Walks the entries once and collects hits, exceptions and the state of the start-up at each of them."""
+
+    def __init__(self):
+        self.startup = StartupReader()
+        self.hits = []
+        self.exceptions = []
+        self.ready_index = None
+        self.stopping_index = None
+        self.pids = set()
+        self.last_service = None
+        self._open = {}
+
+    def feed(self, index, entry):
+        """Read one entry."""
+        rank, text = self.startup.feed(entry)
+        if self.startup.ready and self.ready_index is None:
+            self.ready_index = index
+        if entry.source == SERVICE:
+            self.pids.add(entry.pid)
+            self.last_service = (index, entry, text)
+        elif entry.unit_message and text.startswith("Stopping "):
+            self.stopping_index = index
+        if text.startswith(_NEVER_A_CAUSE):
+            self._open.pop(entry.pid, None)
+            return
+        headed = len(text) != len(entry.message)
+        block = self._follow(index, entry, rank, text, headed)
+        self._match(index, entry, rank or (block.rank if block else None), text, block)
+
+    def _follow(self, index, entry, rank, text, headed):
+        """Follow tracebacks: per process where the journal tells it, in the order of lines where it does not."""
+        if entry.source != SERVICE:
+            return None
+        block = self._open.get(entry.pid)
+        if _TRACEBACK in text:
+            if block is None or headed or (block.exception and not block.chained):
+                block = self._open[entry.pid] = Block("hit an exception" in text or "Initialization failed" in text)
+            block.rank = rank or block.rank
+            block.chained = False
+            return block
+        if block is not None and headed:
+            # A new log record: the traceback is over.
+            del self._open[entry.pid]
+            block = None
+        if block is None:
+            if _LOOSE_EXCEPTION.match(text):
+                self._except(index, entry, rank, text, None)
+            return None
+        if _FRAME.match(text):
+            if len(block.frames) < _FRAMES_KEPT:
+                block.frames.append(text)
+        elif text.startswith(_CHAIN):
+            block.chained = True
+        elif block.exception is None and _names_exception(text):
+            block.exception = text
+            self._except(index, entry, block.rank, text, block)
+        return block
+
+    def _except(self, index, entry, rank, text, block):
+        self.exceptions.append(
+            Raised(
+                index,
+                entry,
+                rank,
+                text,
+                self.startup.phase_of(rank),
+                block,
+                self.startup.ready,
+                self.startup.last_batch,
+            )
+        )
+
+    def _match(self, index, entry, rank, text, block):
+        if text[:1] in (" ", "\t") and (block is not None or _SOURCE_LINE.match(text)):
+            # The source code that a traceback quotes holds the words of the error, but not its values.
+            return
+        text = text[:LINE_LENGTH]
+        lowered = text.lower()
+        harmless = None
+        for needle, rows in _BY_NEEDLE:
+            if needle not in lowered:
+                continue
+            if harmless is None:
+                harmless = any(words in lowered for words in HARMLESS)
+            for row in rows:
+                if harmless and row.role != HOST and row.kind != "disk_full":
+                    continue
+                match = row.pattern.search(text)
+                if match is None:
+                    continue
+                if row.role == WRAPPER and block is not None and block.wrapper_phase is None:
+                    block.wrapper_phase = row.phase
+                self.hits.append(
+                    Hit(
+                        row,
+                        match,
+                        index,
+                        entry,
+                        rank,
+                        text,
+                        self.startup.phase_of(rank),
+                        self.startup.ready,
+                        block,
+                        self.startup.last_batch,
+                    )
+                )
