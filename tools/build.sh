@@ -10,6 +10,9 @@ log=$GPUFLEET_BUILD/log/build.log
 
 quietly() { "$@" >>"$log" 2>&1 </dev/null || { tail -n 30 "$log" >&2; echo "build: '$1 $2 $3' failed; the whole output is in $log" >&2; exit 1; }; }
 
+# One build at a time: parts of the tests run side by side.
+exec {lock}>"$GPUFLEET_BUILD/build.lock"
+flock "$lock"
 : >"$log"
 # From a clean copy: what git ignores can never slip into a release.
 tree=$(python "$GPUFLEET_ROOT/tools/tree.py" copy "$GPUFLEET_BUILD/release")

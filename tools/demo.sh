@@ -5,5 +5,6 @@ export GPUFLEET_COLLECTIONS=$here/.build/demo/collections
 # shellcheck source=tools/env.sh
 . "$here/tools/env.sh"
 cd "$GPUFLEET_ROOT"
+bash tools/prepare.sh
 bash tools/build.sh "$GPUFLEET_COLLECTIONS"
 exec python molecule/shared/demo/demo.py "$@"

@@ -8,6 +8,7 @@ export GPUFLEET_COLLECTIONS=$here/.build/collections
 # shellcheck source=tools/env.sh
 . "$here/tools/env.sh"
 cd "$GPUFLEET_ROOT"
+bash tools/prepare.sh
 bash tools/build.sh "$GPUFLEET_COLLECTIONS"
 if [ $# = 0 ]; then
     for file in molecule/*/molecule.yml; do

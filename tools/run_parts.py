@@ -69,7 +69,7 @@ def virtual_environments() -> list[tuple[str, str]]:
 def all_parts(long: bool) -> list[Part]:
     """Return the parts in the order in which they should start."""
     environments = virtual_environments()
-    parts = [Part("hosts", ["bash", "molecule/shared/hosts/hosts.sh", "image"], kind="prepare")]
+    parts = [Part("prepare", ["bash", "tools/prepare.sh", "--engine"], kind="prepare")]
     for core, folder in environments:
         extra = ["-m", "long or not long"] if long else ["-m", "not long"]
         parts.append(Part(f"unit-{core}", ["bash", "tools/unit.sh", *extra], environment={"GPUFLEET_VENV": folder}))

@@ -1,6 +1,6 @@
 # Runs the unit tests with every virtual environment that exists; arguments go to pytest.
 #
-#   bash tools/unit.sh [pytest arguments]
+#   bash tools/unit.sh [pytest arguments]                 without any: all but the tests marked slow or long
 #   GPUFLEET_VENV=.venv-core2.21 bash tools/unit.sh       with this one only
 set -euo pipefail
 one=${GPUFLEET_VENV:-}
@@ -9,6 +9,7 @@ one=${GPUFLEET_VENV:-}
 cd "$GPUFLEET_ROOT"
 python tools/tree.py link >/dev/null
 export PYTHONPATH=$GPUFLEET_BUILD/devtree
+[ $# -gt 0 ] || set -- -m "not slow and not long"
 status=0
 for venv in ${one:-$(bash tools/venv.sh --list)}; do
     core=$("$venv/bin/python" -c 'import ansible.release as r; print(r.__version__)')

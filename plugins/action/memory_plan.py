@@ -68,6 +68,7 @@ def next_step_of(result, params):
         "engine_version": params.get("engine_version"),
         "problems": [one["sentence"] if isinstance(one, dict) else str(one) for one in params["problems"]],
         "allow_unproven_plan": params["allow_unproven_plan"],
+        "look_only": params["look_only"],
     }
     return next_step(result, params["server"], params["attempts"], settings)
 

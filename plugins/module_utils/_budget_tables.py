@@ -85,7 +85,7 @@ GPU_BEFORE_LOAD = (
 
 # The same on the CPU: the processes of the engine (launcher, scheduler, detokenizer) stand in the RAM before the load.
 CPU_BEFORE_LOAD = Amount(
-    2.35, 0.35, "measured with sglang 0.5.23: 22.93 GiB available at the start, 20.59 GiB at the load-begin line"
+    2.35, 0.35, "sglang 0.5.23 on a CPU with 24 GiB: 22.93 GiB available at the start, 20.59 GiB at the load-begin line"
 )
 
 # Without free memory (the server of this instance is running): share of the board that an idle one shows as free.

@@ -79,8 +79,14 @@ def version_key(text):
 
 
 def version_at_least(version, since):
-    """Return True when C(version) is C(since) or later. An unknown version (None) counts as the newest."""
-    return version is None or version_key(version) >= version_key(since)
+    """Return True when C(version) is C(since) or later.
+
+    An unknown version (None) counts as the newest, and so does a build from a source tree (0.0.0.dev1+g...).
+    """
+    if version is None:
+        return True
+    key = version_key(version)
+    return key[0] == (0,) or key >= version_key(since)
 
 
 # ---------------------------------------------------------------------------

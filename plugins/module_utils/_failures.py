@@ -309,6 +309,7 @@ def classify(
         failure = _from_unit(unit, reader, secrets)
     if (
         failure is None
+        and startup.state == "loading"
         and silence_seconds is not None
         and deadline_seconds is not None
         and silence_seconds >= deadline_seconds

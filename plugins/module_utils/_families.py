@@ -192,12 +192,13 @@ REFUSED_ARCHITECTURES = (
 
 @dataclass(frozen=True)
 class RefusedKey:
-    """A key of the language model that changes the KV layout when it is set to anything but null, false, 0 or 1."""
+    """A key of the language model that changes the KV layout unless it is null, false, 0 or C(neutral)."""
 
     key: str
     reason: str
     source: str
     condition: Condition = ALWAYS
+    neutral: int | None = None
 
     def applies(self, text):
         return self.condition.holds(text)
@@ -213,8 +214,8 @@ REFUSED_KEYS = (
     RefusedKey("attention_chunk_size", "its layers attend in chunks", "Llama 4"),
     RefusedKey("hybrid_override_pattern", _STATE, "Nemotron-H"),
     RefusedKey("layers_block_type", _STATE, "Jamba, Zamba, Nemotron-H"),
-    RefusedKey("attn_layer_period", _STATE, "Jamba"),
-    RefusedKey("full_attention_interval", _STATE, "Qwen3-Next"),
+    RefusedKey("attn_layer_period", _STATE, "Jamba", neutral=1),
+    RefusedKey("full_attention_interval", _STATE, "Qwen3-Next", neutral=1),
     RefusedKey("linear_attn_config", _STATE, "Kimi-Linear"),
     RefusedKey("mamba_d_state", _STATE, "Jamba, Falcon-H1, Bamba"),
     RefusedKey("ssm_state_size", _STATE, "Nemotron-H"),
@@ -225,11 +226,11 @@ REFUSED_KEYS = (
     RefusedKey("compress_ratios", "it keeps compressed rows beside the KV rows", "DeepSeek-V4"),
     RefusedKey("num_kv_shared_layers", "its last layers share the KV rows of earlier ones", "Gemma 3n"),
     RefusedKey("use_cla", "its layers share KV rows", "Hunyuan-Large"),
-    RefusedKey("cla_share_factor", "its layers share KV rows", "Hunyuan-Large", Condition("use_cla")),
+    RefusedKey("cla_share_factor", "its layers share KV rows", "Hunyuan-Large", Condition("use_cla"), 1),
     RefusedKey("block_configs", "its layers differ in KV heads", "DeciLM"),
     RefusedKey("num_attention_heads_per_layer", "its layers differ in heads", _MODEL_CONFIG),
-    RefusedKey("loop_num", "its layers run more than once", _MODEL_CONFIG),
-    RefusedKey("num_loops", "its layers run more than once", _MODEL_CONFIG),
+    RefusedKey("loop_num", "its layers run more than once", _MODEL_CONFIG, neutral=1),
+    RefusedKey("num_loops", "its layers run more than once", _MODEL_CONFIG, neutral=1),
     RefusedKey("cross_attention_layers", "some layers attend across to an encoder", "Llama 3.2 Vision"),
     RefusedKey("is_encoder_decoder", "it attends across to an encoder", "Whisper, T5"),
     RefusedKey("add_cross_attention", "it attends across to an encoder", "transformers"),

@@ -296,7 +296,7 @@ def cpu_entry(meminfo_text, numa_nodes=1):
     That is the available RAM, divided by the NUMA nodes since 0.5.2 (srt/utils/common.py get_available_gpu_memory);
     the total likewise, so that both describe the share of one rank.
     """
-    if type(numa_nodes) is not int or numa_nodes < 1:
+    if not isinstance(numa_nodes, int) or numa_nodes < 1:
         raise GpuError(f"Expected at least one NUMA node, found {numa_nodes!r}.")
     total, available = meminfo_mib(meminfo_text)
     total, available = total // numa_nodes, available // numa_nodes

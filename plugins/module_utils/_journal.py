@@ -281,7 +281,7 @@ _SHORT = re.compile(
     r"|(?:[A-Z][a-z]{2} )?(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
     r"(?: ?(?P<zone>Z|UTC|[+-]\d\d:?\d\d))?"
     r"|(?P<unix>\d{9,11}\.\d{6}))"
-    r" (?P<host>[^\s:\[]{1,255}) (?P<ident>[^\s\[:]{1,255}(?:: ?[^\s\[:]{1,64})?)"
+    r" (?P<host>[^\s:\[]{1,255}) (?P<ident>[^\s\[:]{1,255})"
     r"(?:\[(?P<pid>\d{1,10})\])?: (?P<rest>.*)$"
 )
 _BARE_SOURCE = re.compile(r"^(?P<ident>systemd|kernel|systemd-journald)(?:\[(?P<pid>\d{1,10})\])?: (?P<rest>.*)$")

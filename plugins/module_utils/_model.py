@@ -122,7 +122,7 @@ def _attention(architecture, text):
     return "mha"
 
 
-NEUTRAL = (None, False, 0, 1, "", "none", "None")
+NEUTRAL = (None, False, 0, "", "none", "None")
 
 
 def _is_neutral(value):
@@ -132,13 +132,14 @@ def _is_neutral(value):
 def _refuse_keys(text, where, architecture):
     """Refuse keys that change the KV layout: those known to, and those that look like it and are not known at all."""
     for row in REFUSED_KEYS:
-        if row.key in text and not _is_neutral(text[row.key]) and row.applies(text):
+        if row.key in text and not _is_neutral(text[row.key]) and text[row.key] != row.neutral and row.applies(text):
             raise UnknownLayout(f"{row.key} in {where}", row.reason)
     for key, kinds in LAYER_KINDS.items():
         if isinstance(text.get(key), list):
             _refuse_layer_kinds(key, text[key], kinds, where)
+    known = HARMLESS_KEYS.union(row.key for row in REFUSED_KEYS)
     for key in sorted(text):
-        if key not in HARMLESS_KEYS and SUSPICIOUS_KEY.search(key) and not _is_neutral(text[key]):
+        if key not in known and SUSPICIOUS_KEY.search(key) and not _is_neutral(text[key]):
             raise UnknownLayout(f"{key} in {where}", "an unknown key that may change the KV layout")
 
 

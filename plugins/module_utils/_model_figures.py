@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._model_weights import is_integer
+
 
 class ModelError(ValueError):
     """The model folder or its config.json cannot be right or leaves something out. The text is one sentence."""
@@ -74,7 +76,7 @@ def _number(text, name, where, minimum=1):
     if spelling is None:
         return None
     limit = _LIMITS.get(name, 2**40)
-    if type(value) is not int or not minimum <= value <= limit:
+    if not is_integer(value) or not minimum <= value <= limit:
         raise ModelError(
             f"Expected a whole number from {minimum} to {limit} for {spelling} in {where}, found {shown(value)}."
         )
@@ -138,7 +140,7 @@ def _heads(config, text, where, attention, defaults, notes):
         return heads, 1
     if nested.get("kv_n_heads") is not None:
         value = nested["kv_n_heads"]
-        if type(value) is not int or value < 1:
+        if not is_integer(value) or value < 1:
             raise ModelError(f"Expected a whole number for kv_n_heads in attn_config of {where}, found {shown(value)}.")
         return heads, value
     kv_heads = _number(text, "kv_heads", where)
@@ -213,7 +215,7 @@ def context_tokens(text):
 
     Follows sglang get_context_length: the first key that is set, times the factor of an old-style rope scaling.
     """
-    value = next((text[key] for key in CONTEXT_KEYS if type(text.get(key)) is int and text[key] > 0), None)
+    value = next((text[key] for key in CONTEXT_KEYS if is_integer(text.get(key)) and text[key] > 0), None)
     if value is None:
         return None
     scaling = text.get("rope_scaling") or text.get("rope_parameters")
@@ -222,7 +224,7 @@ def context_tokens(text):
         kind = scaling.get("rope_type") or scaling.get("type")
         if "original_max_position_embeddings" not in scaling and kind != "llama3":
             factor = scaling.get("factor") or 1
-    if type(factor) not in (int, float) or not 0 < factor < 1e6:
+    if not isinstance(factor, (int, float)) or isinstance(factor, bool) or not 0 < factor < 1e6:
         return value
     return int(factor * value)
 

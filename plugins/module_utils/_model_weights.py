@@ -37,6 +37,11 @@ class Header:
     file_bytes: int  # the size that the file must have
 
 
+def is_integer(value):
+    """Return whether C(value) is a whole number. JSON's true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def loads_object(text, what):
     """Return the JSON object in C(text). Raise WeightsError that names C(what) for anything else, however hostile."""
     try:
@@ -124,7 +129,7 @@ def parse_header(text, what):
 def _tensor_entry(name, entry, what):
     """Return (begin, end, dtype) of one tensor. Sizes come from data_offsets: tables of types go stale."""
     offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
-    numbers = isinstance(offsets, list) and len(offsets) == 2 and all(type(item) is int for item in offsets)
+    numbers = isinstance(offsets, list) and len(offsets) == 2 and all(is_integer(item) for item in offsets)
     if not numbers or not 0 <= offsets[0] <= offsets[1] <= MAX_TENSOR_FILE_BYTES:
         raise WeightsError(
             f"The header of {what} states no usable data_offsets for the tensor {name[:80]!r}: fetch the file again."

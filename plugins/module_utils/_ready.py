@@ -19,7 +19,9 @@ SETTLE_SECONDS = 1.0
 # How long an ended unit is given for its last lines to reach the journal.
 LAST_LINES_SECONDS = 1.0
 
-# A server that is healthy for so long although its ready line never came: the line was lost.
+# After so long without a new phase the server is asked whether it is healthy in spite of the journal, ...
+QUIET_SECONDS = 30.0
+# ... and when it has been so for this time, its ready line was lost.
 LOST_LINE_SECONDS = 10.0
 
 # After the ready line, how long a port that is not (yet) ours is waited for.
@@ -297,7 +299,7 @@ def _not_ready(sight):
     """No ready line. Without a journal, or when the line seems lost, the server itself is asked."""
     if sight.port != "ours":
         return Move("wait")
-    if sight.journal and sight.phase_seconds < LOST_LINE_SECONDS:
+    if sight.journal and sight.phase_seconds < QUIET_SECONDS:
         return Move("wait")
     patience = LOST_LINE_SECONDS if sight.journal else 0.0
     if sight.healthy_seconds is None or sight.healthy_seconds < patience:
@@ -313,7 +315,7 @@ def wants_port(sight):
     """Whether this look needs to know who listens: reading it costs a walk through /proc."""
     if sight.startup.get("state") == "ready" or not sight.journal:
         return True
-    return sight.phase_seconds >= LOST_LINE_SECONDS
+    return sight.phase_seconds >= QUIET_SECONDS
 
 
 def no_pool(sight):

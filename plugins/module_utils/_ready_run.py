@@ -84,6 +84,7 @@ class Waiter:
         self._restarts = settings.known_restarts
         self._unit_at = None
         self._health_at = None
+        self._health = None
         self._startup: dict[str, Any] = {"state": "loading", "phase": "process"}
         self._failure: dict[str, Any] | None = None
         self._reader = _startup.StartupReader()
@@ -239,6 +240,11 @@ class Waiter:
                 self._settings = replace(self._settings, known_phase=phase)
             self._phase, self._phase_at = phase, self._clock()
 
+    def _phase_seconds(self):
+        """How long the phase lasts: by the journal, which also knows of the slices before this one."""
+        began = [phase.get("began_at") for phase in self._startup.get("phases") or [] if phase.get("began_at")]
+        return max(self._clock() - self._phase_at, self._wall() - began[-1] if began else 0.0)
+
     def _journal_is_there(self):
         if self._follower.journal_error:
             return False
@@ -256,7 +262,7 @@ class Waiter:
             failure=self._failure,
             failure_seconds=self._lasting("failure", fatal),
             journal=self._journal_is_there(),
-            phase_seconds=self._clock() - self._phase_at,
+            phase_seconds=self._phase_seconds(),
             ready_seconds=self._lasting("ready", self._startup.get("state") == "ready"),
             healthy_seconds=self._clock() - self._since["healthy"] if "healthy" in self._since else None,
             witness=self._witness,
@@ -282,7 +288,8 @@ class Waiter:
         """The sight with the completion, when it has come back."""
         if self._request is None or self._request.is_alive():
             return sight
-        answer, text = self._request.outcome
+        failed = _http.Answer(0, error=f"the completion failed: {self._request.error!r}")
+        answer, text = self._request.result or (failed, None)
         self._request = None
         self._answer_error = answer.error
         return replace(sight, answering=False, answer_status=answer.status, answer_text=text, answer_error=answer.error)
@@ -290,10 +297,14 @@ class Waiter:
     # -- acting
 
     def _ask_health(self):
-        if self._health_at is not None and self._clock() - self._health_at < HEALTH_SECONDS:
-            return
-        self._health_at = self._clock()
-        self._lasting("healthy", self._http.health(self._settings.address).good)
+        """Ask beside the looking: an answer costs the server a generation, and may take its time."""
+        if self._health is not None and not self._health.is_alive():
+            self._lasting("healthy", self._health.result is not None and self._health.result.good)
+            self._health = None
+        if self._health is None and (self._health_at is None or self._clock() - self._health_at >= HEALTH_SECONDS):
+            self._health_at = self._clock()
+            self._health = _Call(self._http.health, self._settings.address)
+            self._health.start()
 
     def _ask_info(self):
         answer = self._http.server_info(self._settings.address)
@@ -307,7 +318,13 @@ class Waiter:
             return
         left = max(self._settings.timeout_seconds - self._waited(), 1.0)
         self._request_began = self._wall()
-        self._request = _Request(self._http, self._settings, min(left, COMPLETION_SECONDS))
+        self._request = _Call(
+            self._http.completion,
+            self._settings.address,
+            self._settings.prompt,
+            self._settings.answer_tokens,
+            min(left, COMPLETION_SECONDS),
+        )
         self._request.start()
         self._request.join(self._settings.poll_seconds)
 
@@ -316,7 +333,7 @@ class Waiter:
     def _slice_is_over(self):
         if self._settings.slice_seconds is None:
             return False
-        phase = "completion" if self._request else self._phase
+        phase = "completion" if self._request or "healthy" in self._since else self._phase
         return _ready.slice_is_over(
             phase,
             self._settings.known_phase,
@@ -402,21 +419,22 @@ class Waiter:
         return (key,) if key else ()
 
 
-class _Request(threading.Thread):
-    """A completion that does not stop the looking: a server can die of its first request."""
+class _Call(threading.Thread):
+    """A call that does not stop the looking: a server can die of its first request. ``result`` is None until it is back."""
 
-    def __init__(self, http, settings, timeout_seconds):
+    def __init__(self, function, *arguments):
         super().__init__(daemon=True)
-        self._call = (http, settings, timeout_seconds)
-        self.outcome = (_http.Answer(0, error="the completion was not sent"), None)
+        self._function = function
+        self._arguments = arguments
+        self.result = None
+        self.error = None
 
     def run(self):
-        http, settings, timeout_seconds = self._call
         try:
-            self.outcome = http.completion(settings.address, settings.prompt, settings.answer_tokens, timeout_seconds)
+            self.result = self._function(*self._arguments)
         except Exception as error:  # pylint: disable=broad-except
             # A thread has nobody to raise to; the wait goes on and names it.
-            self.outcome = (_http.Answer(0, error=f"the completion failed: {error!r}"), None)
+            self.error = error
 
 
 def failing_sentence(result):

@@ -9,6 +9,7 @@ Everything here is pure: dictionaries in, dictionaries out. Nothing fails for a 
 """
 from __future__ import annotations
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._failures import MEMORY_KINDS
 from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import config_hash, request_hash
 
 # Ends that say nothing about the configuration: the server is left as it is, neither enabled nor taken back.
@@ -16,7 +17,6 @@ LEFT_RUNNING_KINDS = ("no_evidence",)
 
 # Ends of a start-up in which device memory ran out; the direction tells which way the fraction has to move.
 VERDICT_BY_DIRECTION = {"lower": "unsafe", "raise": "short"}
-MEMORY_KINDS = ("oom_weights", "oom_graph_capture", "oom_prefill", "oom_decode", "kv_pool_too_small")
 
 
 def judge_ready(startup, failure, target_tokens=None, min_headroom_gib=None):
@@ -123,6 +123,7 @@ def death(failure, plan, startup):
         "direction": failure["direction"],
         "wanted_gib": round(wanted_mib / 1024.0, 3),
         "at": failure.get("at"),
+        "figures": figures,
         "keys": plan.get("keys") or {},
         "reason": "%s in phase %s wanted %.0f MiB with %.0f MiB free."
         % (failure["kind"], failure.get("phase"), wanted_mib, free_mib or 0.0),
@@ -171,6 +172,9 @@ def _first_step(plan, server, settings):
         return _step_with_proof(proof, server)
     if plan.get("refusal"):
         return _step("refuse", plan["refusal"])
+    if plan.get("feasible") is None and settings.get("look_only"):
+        needed = ", ".join(plan.get("missing") or ["more than it was given"])
+        return _step("try", "No proof for what is declared; the plan still needs %s." % needed, values_of_plan(plan, engine_version))
     if plan.get("feasible") is None and not settings.get("allow_unproven_plan"):
         return _step(
             "refuse",

@@ -184,6 +184,18 @@ def read_text(path: str) -> str | None:
         return None
 
 
+def bytes_below(folder: str) -> int:
+    """Bytes on the disk below a folder, while others change it."""
+    total = 0
+    for base, _folders, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(base, name)).st_blocks * 512
+            except OSError:
+                continue
+    return total
+
+
 def read_tail(path: str, limit_bytes: int = 200000) -> str:
     """The end of a log; '' where there is none."""
     try:
@@ -476,9 +488,12 @@ class Engine:
         command += [self.own_copy(path, work) for path in self.params["local_packages"]]
         if self.params["constraints_file"]:
             command += ["--constraint", self.params["constraints_file"]]
-        before = os.statvfs(work)
-        with Watcher(lambda: self.look(work, before)):
-            code, out, err = self.module.run_command(command, environ_update=self.pip_environment(work), cwd=work)
+        environment = self.pip_environment(work)
+        # pip holds the lock too: should only this module be killed, nobody works beside a pip that lives on.
+        with Watcher(lambda: self.look(work), every_seconds=4):
+            code, out, err = self.module.run_command(
+                command, environ_update=environment, cwd=work, pass_fds=[self.lock_handle]
+            )
         if code != 0:
             if not _venv.has_begun_installing(out) and self.old_marker is not None:
                 self.write_marker(self.old_marker)
@@ -493,13 +508,12 @@ class Engine:
         with open(os.path.join(self.path, _venv.FREEZE_NAME), "w", encoding="utf-8") as handle:
             handle.write(out)
 
-    def look(self, work: str, before: os.statvfs_result) -> None:
-        """Note what pip is doing, and how much the disk has filled since it began."""
+    def look(self, work: str) -> None:
+        """Note what pip is doing, and how much lies in its temporary folder and in the environment."""
         self.said = _venv.pip_phase(read_tail(os.path.join(work, "pip.log"))) or self.said
         phase, detail = self.said
-        now = os.statvfs(work)
-        written = max((before.f_bavail - now.f_bavail) * now.f_frsize, 0) / GIB
-        self.note.say(phase, f"{detail}, {written:.1f} GiB written" if detail else f"{written:.1f} GiB written")
+        written = (bytes_below(work) + bytes_below(self.path)) / GIB
+        self.note.say(phase, f"{detail}, {written:.1f} GiB" if detail else f"{written:.1f} GiB")
 
     def own_copy(self, path: str, work: str) -> str:
         """A source folder is built from a copy, because a build leaves files in it that would change its digest."""

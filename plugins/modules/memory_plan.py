@@ -195,6 +195,11 @@ options:
     type: list
     elements: raw
     default: []
+  look_only:
+    description:
+      - The step is asked for to be shown, not to be taken. What is not known yet, because engine or model are not there, is no refusal then.
+    type: bool
+    default: false
   max_attempts:
     description:
       - How many configurations may be tried in one run.

@@ -142,7 +142,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _hub
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _hub, _hub_fetch
 from ansible_collections.gpufleet.sglang.plugins.module_utils._note import Note
 
 
@@ -187,8 +187,8 @@ class Download:
         self.dest = params["dest"].rstrip("/")
         self.partial = self.dest + ".partial"
         self.patterns = _hub.patterns_of(params["include"], params["exclude"])
-        source = _hub.Source(params["endpoint"], params["repo"], params["revision"], self.token())
-        self.fetcher = _hub.Fetcher(source, self.open, sleep, tries=params["tries"])
+        source = _hub_fetch.Source(params["endpoint"], params["repo"], params["revision"], self.token())
+        self.fetcher = _hub_fetch.Fetcher(source, self.open, sleep, tries=params["tries"])
         self.actions: list[str] = []
 
     def token(self) -> str | None:

@@ -112,6 +112,63 @@ startup:
     ready_at:
       description: Time of the ready line, in seconds since the epoch. A plain log has no time zone and is read as UTC.
       type: float
+    graph_gib:
+      description: Memory taken by the graphs on one rank.
+      type: float
+    draft_weights_gib:
+      description: Weights of the draft model, where there is one.
+      type: float
+    draft_kv_gib:
+      description: Pool of the draft model, where there is one.
+      type: float
+    state_gib:
+      description: State cache of a hybrid model, where there is one.
+      type: float
+    sizing_free_gib:
+      description: What the engine says that its sizing started from, where it prints it.
+      type: float
+    swa_tokens:
+      description: Tokens of the sliding-window pool, where there is one.
+      type: int
+    va_upper_bound_tokens:
+      description: Reserved addresses of a pool that is sized after graph capture. This is not the pool.
+      type: int
+    first_at:
+      description: Time of the first entry, in seconds since the epoch.
+      type: float
+    context_tokens:
+      description: Longest request.
+      type: int
+    chunked_prefill_size:
+      description: Chunk of the prefill in tokens, V(-1) when it is off.
+      type: int
+    max_running_requests:
+      description: Requests that may run at once.
+      type: int
+    kv_dtype:
+      description: Data type of the pool.
+      type: str
+    mem_fraction_static:
+      description: The fraction, where the log tells it.
+      type: float
+    model_class:
+      description: Class of the model.
+      type: str
+    progress:
+      description: The last step of a progress bar while loading.
+      type: dict
+    waiting_for:
+      description: What a long silence is about, where the log says it.
+      type: str
+    suppressed_lines:
+      description: Lines that the journal says it dropped.
+      type: int
+    evidence:
+      description: V(journal) when the log tells the pool, else null.
+      type: str
+    engine_version:
+      description: Version of SGLang, where paths in the log tell it.
+      type: str
     ranks:
       description: The same figures for every rank.
       type: list
@@ -152,6 +209,19 @@ failure:
     at:
       description: Time of the evidence, in seconds since the epoch.
       type: float
+    consequence_at:
+      description: Time of the first line that only says that somebody died.
+      type: float
+    fault:
+      description: Whether V(configuration), V(host) or V(engine) is to blame.
+      type: str
+    row:
+      description: Name of the wording that was recognised, null when none was.
+      type: str
+    ranks:
+      description: Ranks that printed the evidence.
+      type: list
+      elements: str
 notices:
   description: Lines that end nothing and are worth knowing, for example a full pool.
   returned: always

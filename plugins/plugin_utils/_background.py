@@ -8,6 +8,7 @@ Private to the gpufleet.sglang collection; may change at any time.
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 
@@ -84,7 +85,8 @@ class BackgroundAction(ActionBase):
         printer = Printer(Display().display, task_vars.get("inventory_hostname", "host"))
         for action in expected.get("actions", []):
             printer.show(line(printer.host, "to do", None, action))
-        notes = str(self._task.args[self.TARGET]).rstrip("/") + ".progress"
+        folder, name = os.path.split(str(self._task.args[self.TARGET]).rstrip("/"))
+        notes = os.path.join(folder, f".{name}.progress")
         return self.follow(self.start(task_vars, notes), notes, printer, task_vars)
 
     def ask(self, task_vars: dict) -> dict:

@@ -40,8 +40,10 @@ def detail(startup: dict, phase: str) -> str:
         value = startup.get(name)
         if value is not None:
             words.append(text % (f"{value:,}" if "%s" in text else value))
-    if phase not in ("ready",):
-        words += [str(startup[name]) for name in ("progress", "waiting_for") if startup.get(name)]
+    if phase == "weights" and startup.get("progress"):
+        words.append("{done} of {total} parts".format(**startup["progress"]))
+    if phase != "ready" and startup.get("waiting_for"):
+        words.append(str(startup["waiting_for"]))
     return ", ".join(words)
 
 

@@ -22,8 +22,9 @@ usage: hosts.sh tools                                install what is missing her
 environment: HOSTS_IMAGE     an image to use instead of a debootstrap of our own (see Containerfile)
              HOSTS_STATE     state of this checkout's hosts   (default: .build/hosts in the checkout)
              GPUFLEET_CACHE  images, engines, models          (default: ~/.cache/gpufleet-sglang)
-Every host mounts   CACHE/engines/RELEASE  at /opt/sglang/engines     CACHE/models  at /srv/models (read-only)
-                    CACHE/wheels           at /srv/wheels (read-only)
+Every host mounts   CACHE/engines/RELEASE  at /opt/sglang/engines
+                    CACHE/models/NAME      at /srv/models/NAME, read-only (the models that are there when it is made)
+                    CACHE/wheels           at /srv/wheels, read-only
 TEXT
 }
 
@@ -147,12 +148,20 @@ make_rootfs() { # RELEASE DIRECTORY
   local release=$1 directory=$2 mirror
   mirror=$("$PYTHON" "$HERE/machine.py" --mirror "$release")
   # shellcheck disable=SC2086  # without a mirror of this machine debootstrap takes its own
-  as_root debootstrap --variant=minbase --include="$PACKAGES" "$release" "$directory" $mirror >"$directory.log" 2>&1 ||
-    { tail -n 5 "$directory.log" >&2; die "debootstrap of $release failed; the whole log is $directory.log"; }
+  as_root debootstrap --variant=minbase --include="$PACKAGES" "$release" "$directory" $mirror >"$CACHE/images/$release.log" 2>&1 || {
+    tail -n 5 "$CACHE/images/$release.log" >&2
+    say "debootstrap of $release failed; the whole log is $CACHE/images/$release.log"
+    return 1
+  }
   as_root find "$directory/var/cache/apt" "$directory/var/lib/apt/lists" -type f -delete
   as_root find "$directory/etc/ssh" -name 'ssh_host_*' -delete # every host gets a key of its own
   as_root truncate -s 0 "$directory/etc/machine-id"           # and an identity
   as_root rm -f "$directory/var/lib/dbus/machine-id"
+}
+
+remove_work() {
+  if mountpoint -q "$1"; then as_root umount "$1"; fi
+  as_root rm -rf "$1"
 }
 
 image_name() { # RELEASE -> the name holds a digest of what it was made from
@@ -176,10 +185,15 @@ image() {
   if [ ! -e "$archive" ]; then
     say "making the image of Debian $release (debootstrap, one to two minutes)"
     work=$CACHE/images/work.$$
-    make_rootfs "$release" "$work"
-    as_root tar -C "$work" -c . >"$archive.part"
-    mv "$archive.part" "$archive"
-    as_root rm -rf "$work" "$work.log"
+    mkdir -p "$work"
+    # In memory where there is enough: dpkg waits for the disk after every file.
+    if (($(awk '/^MemAvailable:/ {print $2}' /proc/meminfo) > 6 * 1024 * 1024)); then
+      as_root mount -t tmpfs -o size=2g,mode=755 tmpfs "$work"
+    fi
+    make_rootfs "$release" "$work" || { remove_work "$work"; exit 1; }
+    as_root tar -C "$work" -c . >"$archive.part.$$"
+    mv "$archive.part.$$" "$archive"
+    remove_work "$work"
   fi
   podman import --change 'CMD ["/sbin/init"]' "$archive" "$name" >/dev/null 2>&1 || die "podman cannot import $archive"
   say "image $name is ready"
@@ -230,8 +244,13 @@ create() { # NAME RELEASE VOLUME...: a container with its files, not started
   while read -r line; do options+=(--volume "$line:$line:ro"); done < <(make_seed "$name" "$release" | grep .)
   # A volume for the journal: podman would put a tmpfs there, and a reboot would lose it.
   options+=(--volume /var/log/journal)
-  for line in "$CACHE/engines/$release:/opt/sglang/engines" "$CACHE/models:/srv/models:ro" "$CACHE/wheels:/srv/wheels:ro" "$@"; do
+  for line in "$CACHE/engines/$release:/opt/sglang/engines" "$CACHE/wheels:/srv/wheels:ro" "$@"; do
     options+=(--volume "$line")
+  done
+  for line in "$CACHE"/models/*/config.json; do
+    [ -e "$line" ] || continue
+    line=$(dirname "$line")
+    options+=(--volume "$line:/srv/models/${line##*/}:ro")
   done
   podman network exists "$PREFIX" || podman network create "$PREFIX" >/dev/null
   podman rm --force --volumes --time 0 "$(container "$name")" >/dev/null 2>&1 || true
@@ -273,7 +292,7 @@ start() { # NAME: start, give it its files, wait until it is up
 }
 
 up() {
-  local release=bookworm volumes=() names=() name began=$SECONDS
+  local release=bookworm volumes=() names=() started=() name began=$SECONDS
   while [ $# -gt 0 ]; do
     case $1 in
       --release) release=$2; shift 2 ;;
@@ -287,6 +306,7 @@ up() {
   image "$release"
   for name in "${names[@]}"; do
     if running "$name"; then continue; fi
+    started+=("$name")
     if podman container exists "$(container "$name")" && [ ! -d "$STATE/hosts/$name/seed" ] && [ -e "$STATE/hosts/$name/known" ]; then
       start "$name" # made earlier, stopped since (this machine was off)
     else
@@ -298,7 +318,7 @@ up() {
   for name in "${names[@]}"; do
     reach "$name" true || die "$name runs but cannot be reached by ssh; see  hosts.sh exec $name journalctl -u ssh"
   done
-  say "up in $((SECONDS - began)) s: ${names[*]}"
+  if [ ${#started[@]} -gt 0 ]; then say "up in $((SECONDS - began)) s: ${started[*]}"; fi
 }
 
 restart() {

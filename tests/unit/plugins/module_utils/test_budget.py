@@ -496,7 +496,8 @@ def test_free_before_load_moves_with_the_free_memory():
 
 
 def cpu(start, fraction, **changes):
-    entry = {"name": "cpu", "memory_total_mib": 24105, "memory_free_mib": start["plan_free_gib"] * 1024}
+    free_gib = start["plan_free_gib"] or 22.9
+    entry = {"name": "cpu", "memory_total_mib": 24105, "memory_free_mib": free_gib * 1024}
     given_values = {
         "gpus": [entry],
         "geometry": SMOLLM2,
@@ -509,24 +510,27 @@ def cpu(start, fraction, **changes):
     return plan(plan_input(given_values))
 
 
-def measurement_of(start):
-    return dict(start, origin="host", cell_bytes=23040)
+def measurement_of(start, later):
+    """What a start taught; how the free memory moved is only known when it was noted both times."""
+    free_gib = start["plan_free_gib"] if later["plan_free_gib"] else None
+    return dict(start, origin="host", cell_bytes=23040, plan_free_gib=free_gib)
 
 
-@pytest.mark.parametrize("start", CPU_STARTS, ids=[start["id"] for start in CPU_STARTS])
+NOTED = [start for start in CPU_STARTS if start["plan_free_gib"]]
+QUIET = [start for start in CPU_STARTS if start["quiet"]]
+
+
+@pytest.mark.parametrize("start", NOTED, ids=[start["id"] for start in NOTED])
 def test_blind_on_the_cpu_within_8_percent_and_in_the_band(start):
     answer = cpu(start, start["fraction"])
     assert answer.pool_tokens == pytest.approx(start["pool_tokens"], rel=0.08)
     assert answer.predicted_tokens_low <= start["pool_tokens"] <= answer.predicted_tokens_high
 
 
-QUIET = [start for start in CPU_STARTS if start["quiet"]]
-
-
 @pytest.mark.parametrize("later", QUIET, ids=[start["id"] for start in QUIET])
 @pytest.mark.parametrize("first", QUIET, ids=[start["id"] for start in QUIET])
 def test_after_one_start_on_the_cpu_within_2_percent(first, later):
-    answer = cpu(later, later["fraction"], measurements=[measurement_of(first)])
+    answer = cpu(later, later["fraction"], measurements=[measurement_of(first, later)])
     assert answer.pool_tokens == pytest.approx(later["pool_tokens"], rel=0.02)
     assert answer.predicted_tokens_low <= later["pool_tokens"] <= answer.predicted_tokens_high
 
@@ -759,7 +763,7 @@ def test_a_plan_costs_less_than_50_ms(capsys):
 
 
 def test_the_worked_example_of_the_documentation_is_what_the_plan_says():
-    text = (pathlib.Path(__file__).resolve().parents[5] / "docs" / "memory.md").read_text()
+    text = (pathlib.Path(__file__).resolve().parents[4] / "docs" / "memory.md").read_text()
     answer = plan(reference())
     own = plan(reference(chunk_tokens=8192, arguments={"tp-size": 8, "cuda-graph-max-bs-decode": 512}))
     for figure in (

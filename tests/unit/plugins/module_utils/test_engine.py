@@ -83,7 +83,9 @@ def test_what_is_no_version_is_said(text):
 
 def test_an_unknown_version_counts_as_the_newest():
     assert _engine.version_at_least(None, "99.0")
+    assert _engine.version_at_least("0.0.0.dev1+ga4cf2ea12", "0.5.23")
     assert not _engine.version_at_least("0.5.10rc0", "0.5.10")
+    assert _engine.version_at_least("0.5.11+nv26.05", "0.5.11")
 
 
 # --- names ------------------------------------------------------------------

@@ -22,7 +22,7 @@ UNKNOWN = [case for case in CONFIGS if "unknown" in case]
 
 def mha(**changes):
     base = {"attention": "mha", "layers": 32, "attention_heads": 32, "kv_heads": 8, "head_dim": 128, "v_head_dim": 128}
-    return dict(base, dtype="bfloat16", model_type="llama", **changes)
+    return {**base, "dtype": "bfloat16", "model_type": "llama", **changes}
 
 
 def mla(**changes):
@@ -87,6 +87,32 @@ def test_a_public_log_agrees():
     size = cell(geometry, {"tp": 4, "kv-cache-dtype": "fp8_e4m3"}).bytes
     assert size == 24064
     assert 367404 * size / GIB == pytest.approx(8.234, abs=0.001)
+
+
+# layers, KV heads, head size, KV type, tokens and GiB (keys and values together) as public start-ups print them.
+PRINTED = [
+    ("DeepSeek-R1-Distill-Qwen-7B", (28, 4, 128), "auto", 105531, 5.64),
+    ("Llama-3.1-8B-Instruct", (32, 8, 128), "auto", 38141, 4.66),
+    ("TinyLlama-1.1B", (22, 4, 64), "auto", 420200, 8.82),
+    ("Qwen2.5-1.5B-Instruct", (28, 2, 128), "bf16", 1557709, 41.6),
+    ("Qwen2.5-1.5B-Instruct fp8", (28, 2, 128), "fp8_e4m3", 3113713, 41.58),
+    ("Qwen3-30B-A3B", (48, 4, 128), "auto", 549277, 50.28),
+    ("Qwen3-30B-A3B-FP8", (48, 4, 128), "bf16", 2227073, 203.9),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "kv_type", "tokens", "gib"), PRINTED, ids=[row[0] for row in PRINTED])
+def test_printed_pools_agree(name, shape, kv_type, tokens, gib):
+    layers, kv_heads, head_dim = shape
+    geometry = mha(layers=layers, kv_heads=kv_heads, attention_heads=kv_heads, head_dim=head_dim, v_head_dim=head_dim)
+    assert cell(geometry, {"kv-cache-dtype": kv_type}).bytes * tokens / GIB == pytest.approx(gib, abs=0.021)
+
+
+def test_a_printed_fp4_pool_agrees():
+    """Free 111.92 GiB before and 108.66 after load at 0.4 gave 5519481 tokens (Qwen2.5-1.5B, SGLang 0.5.11)."""
+    geometry = mha(layers=28, kv_heads=2, attention_heads=12)
+    size = cell(geometry, {"kv-cache-dtype": "fp4_e2m1"}, "0.5.11+nv26.05").bytes
+    assert (108.66 - 111.92 * 0.6) * GIB / size == pytest.approx(5519481, rel=0.002)
 
 
 def test_the_small_model_of_the_demo():

@@ -184,6 +184,7 @@ def test_what_is_missing_or_impossible_is_named(config, message):
         ({"layer_types": ["full_attention"] * 29 + ["linear_attention"]}, "'linear_attention' in layer_types"),
         ({"index_topk": 2048}, "index_topk"),
         ({"num_kv_shared_layers": 5}, "num_kv_shared_layers"),
+        ({"num_kv_shared_layers": 1}, "num_kv_shared_layers"),
         ({"use_cla": True, "cla_share_factor": 2}, "use_cla"),
         ({"mamba_d_state": 16}, "mamba_d_state"),
         ({"kv_lora_rank": 512}, "LlamaForCausalLM"),

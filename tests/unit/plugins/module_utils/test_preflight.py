@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _engine, _preflight
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _engine, _preflight, _preflight_rules
 
 ROLES = Path(__file__).resolve().parents[4] / "roles"
 NAMES = ("sglang_engine", "sglang_model", "sglang_server")
@@ -113,6 +113,8 @@ def test_an_inventory_with_all_that_is_allowed_has_no_findings():
         ({"sglang_model_path": ...}, "No model is named"),
         ({"sglang_engine_version": "latest"}, "one exact release"),
         ({"sglang_model_repo": "Qwen/Q"}, "The revision is not given"),
+        ({"sglang_model_repo": "Qwen/Q", "sglang_model_revision": 0}, "put the hash in quotes"),
+        ({"sglang_engine_version": True}, "one exact release"),
         ({"sglang_model_repo": "Qwen/Q", "sglang_model_revision": "main"}, "'main' is a branch"),
         ({"sglang_model_repo": "https://hub/Qwen/Q", "sglang_model_revision": "v1"}, "expected ORG/NAME"),
         # several servers
@@ -158,16 +160,16 @@ def test_a_secret_is_not_shown():
 # Drift: the tables here against the roles' own specifications.
 
 
-@pytest.mark.parametrize("rule", _preflight.RANGES, ids=lambda rule: rule.variable)
+@pytest.mark.parametrize("rule", _preflight_rules.RANGES, ids=lambda rule: rule.variable)
 def test_every_range_is_about_a_variable_that_exists(rule):
     assert rule.variable in OPTIONS
     kind = OPTIONS[rule.variable]["type"]
     assert kind == ("str" if rule.words or rule.also else "int" if rule.whole else "float")
     default = OPTIONS[rule.variable].get("default")
-    assert list(_preflight.wrong_ranges("x", default, rule)) == []
+    assert list(_preflight_rules.wrong_ranges("x", default, rule)) == []
 
 
-@pytest.mark.parametrize("row", _preflight.OWNED, ids=lambda row: row.argument)
+@pytest.mark.parametrize("row", _preflight_rules.OWNED, ids=lambda row: row.argument)
 def test_every_owned_argument_has_a_variable_and_a_canonical_name(row):
     assert row.variable in OPTIONS
     assert _engine.canonical_name(row.argument) == row.argument
@@ -179,7 +181,7 @@ def test_every_number_of_the_roles_has_a_range():
         name for name, option in OPTIONS.items() if option.get("type") == "str" and option.get("default") == "auto"
     }
     texts = {"sglang_engine_python", "sglang_server_allocator_conf"}
-    assert numbers - texts == {rule.variable for rule in _preflight.RANGES}
+    assert numbers - texts == {rule.variable for rule in _preflight_rules.RANGES}
 
 
 def test_the_defaults_of_the_roles_have_no_findings():

@@ -64,9 +64,9 @@ def look(**changes):
         ({"journal": False, "port": "ours", "healthy_seconds": 0.0, "witness": {}}, "fail"),
         # A journal whose ready line does not come although the server is healthy.
         ({"port": "ours", "phase_seconds": 5.0, "healthy_seconds": 30.0, "witness": WITNESS}, "wait"),
-        ({"port": "ours", "phase_seconds": 15.0}, "ask_health"),
-        ({"port": "ours", "phase_seconds": 15.0, "healthy_seconds": 3.0, "witness": WITNESS}, "ask_health"),
-        ({"port": "ours", "phase_seconds": 25.0, "healthy_seconds": 12.0, "witness": WITNESS}, "ask_completion"),
+        ({"port": "ours", "phase_seconds": 35.0}, "ask_health"),
+        ({"port": "ours", "phase_seconds": 35.0, "healthy_seconds": 3.0, "witness": WITNESS}, "ask_health"),
+        ({"port": "ours", "phase_seconds": 45.0, "healthy_seconds": 12.0, "witness": WITNESS}, "ask_completion"),
         # Time is up.
         ({"waited_seconds": 100.0}, "fail"),
         ({"waited_seconds": 100.0, "startup": READY, "port": "ours", "answering": True}, "fail"),

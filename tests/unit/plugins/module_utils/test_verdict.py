@@ -172,6 +172,13 @@ def test_a_plan_that_lacks_something_names_it():
     assert "weight_bytes" in step["reason"]
 
 
+def test_a_plan_that_is_only_shown_does_not_refuse_what_is_not_there_yet():
+    settings = dict(SETTINGS, look_only=True)
+    step = _verdict.next_step(dict(PLAN, feasible=None, missing=["weight_bytes"]), {}, [], settings)
+    assert step["action"] == "try"
+    assert "weight_bytes" in step["reason"]
+
+
 @pytest.mark.parametrize(
     ("attempts", "action"),
     [

@@ -33,10 +33,12 @@ class Module:
         self.check_mode = check_mode
         self.commands = []
 
-    def run_command(self, command, environ_update=None, cwd=None):
+    def run_command(self, command, environ_update=None, cwd=None, pass_fds=()):
         self.commands.append(command)
         environment = {**os.environ, **(environ_update or {})}
-        done = subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=environment, cwd=cwd, pass_fds=pass_fds, capture_output=True, text=True, check=False
+        )
         return done.returncode, done.stdout, done.stderr
 
     def get_bin_path(self, name, required=False):

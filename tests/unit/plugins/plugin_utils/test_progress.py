@@ -29,6 +29,8 @@ def test_line():
         ("pool", {"free_after_load_gib": 20.5, "weights_gib": 0.22}, "20.5 GiB free after load, weights 0.2 GiB"),
         ("warmup", {"pool_tokens": 81946, "headroom_gib": 18.7}, "pool 81,946 tokens, headroom 18.7 GiB"),
         ("graphs", {"waiting_for": "tuning FlashInfer kernels"}, "tuning FlashInfer kernels"),
+        ("weights", {"progress": {"what": "x", "done": 5, "total": 11, "percent": 45}}, "5 of 11 parts"),
+        ("pool", {"progress": {"what": "x", "done": 11, "total": 11, "percent": 100}}, ""),
         ("process", {}, ""),
     ],
 )
