@@ -6,8 +6,12 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget import plan
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_options import (
@@ -15,6 +19,8 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_options im
     argument_spec,
     plan_input,
 )
+
+EXPLANATION_COLUMNS = 110
 
 
 def numbers_first(args, spec):
@@ -73,6 +79,12 @@ def next_step_of(result, params):
     return next_step(result, params["server"], params["attempts"], settings)
 
 
+def show(plan, host, display):
+    """Print the table of a plan and its explanation; a table in the result of a task would be wrapped and lose its columns."""
+    for line in plan["table"] + [""] + textwrap.wrap(plan["explanation"], EXPLANATION_COLUMNS):
+        display(f"{host} | {line}".rstrip())
+
+
 class ActionModule(ActionBase):
     """Plan the memory of a server."""
 
@@ -86,4 +98,6 @@ class ActionModule(ActionBase):
         del tmp
         result["changed"] = False
         result.update(plan_of(dict(self._task.args)))
+        if boolean(self._task.args.get("show", False)) and not result.get("failed"):
+            show(result, (task_vars or {}).get("inventory_hostname", "host"), Display().display)
         return result

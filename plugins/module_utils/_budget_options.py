@@ -50,6 +50,7 @@ def argument_spec():
         "attempts": {"type": "list", "elements": "dict", "default": []},
         "request": {"type": "dict"},
         "problems": {"type": "list", "elements": "raw", "default": []},
+        "show": {"type": "bool", "default": False},
         "look_only": {"type": "bool", "default": False},
         "max_attempts": {"type": "int", "default": 3},
     }

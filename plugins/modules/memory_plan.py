@@ -195,6 +195,11 @@ options:
     type: list
     elements: raw
     default: []
+  show:
+    description:
+      - Print the plan as a table while the play runs, one line each, under the name of the host.
+    type: bool
+    default: false
   look_only:
     description:
       - The step is asked for to be shown, not to be taken. What is not known yet, because engine or model are not there, is no refusal then.
