@@ -19,7 +19,7 @@ HOST, CAUSE, COLLECTIVE, PEER = "host", "cause", "collective", "peer"
 WRAPPER, CONSEQUENCE, NOTICE = "wrapper", "consequence", "notice"
 PREFERENCE = {HOST: 0, CAUSE: 1, COLLECTIVE: 2, PEER: 3}
 
-# Kinds that are no class of their own word: the phase decides (see _failures).
+# Kinds that are no class of their own word: the phase decides (see KIND_BY_PHASE in _failures).
 BY_PHASE = "by_phase"
 
 

@@ -4,7 +4,7 @@
 """_failure_walk: reading a log for what went wrong (private to the collection).
 
 Walks the entries of one invocation once: every line that matches a row of _failure_catalogue, every exception, and the
-state that the start-up had reached at each of them. _failures chooses among them.
+state that the start-up had reached at each of them. _failure_case chooses among them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ import dataclasses
 import re
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_catalogue import HARMLESS, HOST, ROWS, WRAPPER
-from ansible_collections.gpufleet.sglang.plugins.module_utils._journal import SERVICE
-from ansible_collections.gpufleet.sglang.plugins.module_utils._startup import ECHO_PREFIXES, StartupReader
-
-# What names a cause stands at the beginning of a line. The limit keeps the cost of a log linear in its length.
-LINE_LENGTH = 4000
+from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_lines import SERVICE
+from ansible_collections.gpufleet.sglang.plugins.module_utils._startup import StartupReader
+from ansible_collections.gpufleet.sglang.plugins.module_utils._startup_lines import ECHO_PREFIXES, LINE_LENGTH
 
 
 @dataclasses.dataclass
@@ -160,6 +158,7 @@ class Walk:
         if text[:1] in (" ", "\t") and (block is not None or _SOURCE_LINE.match(text)):
             # The source code that a traceback quotes holds the words of the error, but not its values.
             return
+        # What names a cause stands at the beginning of a line.
         text = text[:LINE_LENGTH]
         lowered = text.lower()
         harmless = None
@@ -190,3 +189,11 @@ class Walk:
                         self.startup.last_batch,
                     )
                 )
+
+
+def walk(entries):
+    """Return the Walk over all entries of one invocation."""
+    walked = Walk()
+    for index, entry in enumerate(entries):
+        walked.feed(index, entry)
+    return walked

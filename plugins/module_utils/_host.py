@@ -8,6 +8,9 @@ Private to the gpufleet.sglang collection; may change at any time.
 
 from __future__ import annotations
 
+import os
+import time
+
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _http
 
 
@@ -40,3 +43,15 @@ def address_of(module, params):
             )
         module.no_log_values.add(api_key)
     return _http.Address(params["host"], params["port"], api_key or None)
+
+
+def process_age_seconds(proc_root="/proc"):
+    """How long this process exists, start of the interpreter included; at most what it really is. 0 when not known."""
+    try:
+        with open(os.path.join(proc_root, "self", "stat"), encoding="utf-8", errors="replace") as stream:
+            started_ticks = int(stream.read().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    tick_seconds = 1.0 / os.sysconf("SC_CLK_TCK")
+    # The kernel rounds the start down to a tick.
+    return max(time.clock_gettime(time.CLOCK_BOOTTIME) - (started_ticks + 1) * tick_seconds, 0.0)

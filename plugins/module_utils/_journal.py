@@ -3,17 +3,28 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """_journal: reading the journal (private to the collection).
 
-``journalctl -o json`` lines or the text of any SGLang log in, one Entry per visible line out. Progress bars (which the
-journal hands over as byte arrays, their steps joined by carriage returns), colours, NUL bytes, invalid UTF-8, null
-fields and lines that journald cut are all made plain here, so that no other room has to think of them.
+``journalctl -o json`` lines or the text of any SGLang log in, one Entry per visible line out. Byte arrays (which
+is how the journal hands over progress bars), null fields and lines that journald cut are made plain here, what is in a
+line in _journal_lines, and logs that are no journal in _journal_text, so that no other room has to think of them.
 """
 
 from __future__ import annotations
 
-import calendar
 import dataclasses
 import json
 import re
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_lines import (
+    JOURNALD,
+    KERNEL,
+    SERVICE,
+    SYSTEMD,
+    Entry,
+    as_text,
+    split_head,
+    visible_lines,
+)
+from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_text import decode_text
 
 # The only fields that are read. journalctl adds the cursor and the timestamps by itself.
 FIELDS = (
@@ -30,137 +41,13 @@ FIELDS = (
     "USER_UNIT",
 )
 
-SERVICE, SYSTEMD, KERNEL, JOURNALD = "service", "systemd", "kernel", "journald"
-
-
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """One visible line. Times are seconds: realtime since the epoch, monotonic since boot (of text logs: of the day).
-
-    A text log carries no time zone: its stamps are read as UTC, so that differences are right and the date may be off
-    by the zone. ``source`` is service, systemd (``unit_message``), kernel or journald.
-    """
-
-    message: str
-    realtime_seconds: float | None = None
-    monotonic_seconds: float | None = None
-    pid: int | None = None
-    unit_message: bool = False
-    cursor: str | None = None
-    invocation_id: str | None = None
-    source: str = SERVICE
-
-    def as_dict(self):
-        """Return plain JSON types."""
-        return dataclasses.asdict(self)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The head of an SGLang line: [2026-05-31 10:15:07 DP0 TP3] message
-# Source: configure_logger in srt/utils (0.3.6 - 0.5.23); time-only stamps before; milliseconds with SGLANG_LOG_MS=1.
-# TS and HH:MM:SS stand for the time in logs that people shortened by hand.
-
-_STAMP = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d\d:\d\d:\d\d|TS|HH:MM:SS"
-_RANK = r"(?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d{1,5}"
-_HEAD = re.compile(
-    r"\[(?:(?P<stamp>"
-    + _STAMP
-    + r")(?P<ranks>(?: "
-    + _RANK
-    + r"){0,6})|(?P<only>"
-    + _RANK
-    + "(?: "
-    + _RANK
-    + r"){0,5}))\] ?"
-)
-_DATED_HEAD = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: " + _RANK + r"){0,6}\] ")
-_HEAD_SEARCH_LENGTH = 400
-
-
-def split_head(message):
-    """Split an SGLang line into (stamp, rank, text); stamp and rank are None where the line has none.
-
-    The rank is the printed prefix, for example "TP3" or "DP0 TP3". Prefixes that a container or a collector put before
-    the head are dropped.
-    """
-    if message[:1] == "[":
-        match = _HEAD.match(message)
-    elif "[" in message[:_HEAD_SEARCH_LENGTH]:
-        match = _DATED_HEAD.search(message, 0, _HEAD_SEARCH_LENGTH)
-        match = match and _HEAD.match(message, match.start())
-    else:
-        match = None
-    if match is None:
-        return None, None, message
-    ranks = (match.group("ranks") or match.group("only") or "").strip()
-    return match.group("stamp"), ranks or None, message[match.end() :]
-
-
-def _stamp_times(stamp):
-    """Return (realtime, monotonic) seconds of a printed stamp; a time without a date gives the seconds of its day."""
-    if not stamp or not stamp[0].isdigit():
-        return None, None
-    try:
-        clock = stamp[11:] if len(stamp) > 8 else stamp
-        whole, _sep, part = clock.replace(",", ".").partition(".")
-        hours, minutes, seconds = (int(number) for number in whole.split(":"))
-        of_day = hours * 3600 + minutes * 60 + seconds + (float("0." + part) if part else 0.0)
-        if len(stamp) == 8:
-            return None, of_day
-        date = (int(stamp[0:4]), int(stamp[5:7]), int(stamp[8:10]), 0, 0, 0, 0, 0, 0)
-        return calendar.timegm(date) + of_day, None
-    except (ValueError, OverflowError):
-        return None, None
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Making lines plain
-
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_]?)")
-_SPECIAL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
-_CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_BREAK = re.compile(r"[\r\n\x00\x85\u2028\u2029]+")
-
-
-def visible_lines(text):
-    """Return the visible lines of one message: carriage returns and NULs split, colours and control characters dropped.
-
-    A dated SGLang head in the middle of a line starts a new one: another process wrote behind a progress bar that had
-    not yet ended its line.
-    """
-    if _SPECIAL.search(text) is None:
-        text = text.rstrip()
-        return _split_at_heads(text) if text else []
-    if "\x1b" in text:
-        text = _ANSI.sub("", text)
-    pieces = _BREAK.split(text)
-    lines = []
-    for piece in pieces:
-        piece = _CONTROL.sub("", piece).rstrip()
-        if not piece.strip():
-            continue
-        lines.extend(_split_at_heads(piece))
-    return lines
-
-
-def _split_at_heads(piece):
-    # Cheap test first: nearly every line holds no second head.
-    if piece.find("[20", 1) < 0 or "it/s" not in piece and "s/it" not in piece:
-        return [piece]
-    starts = [match.start() for match in _DATED_HEAD.finditer(piece) if match.start() > 0]
-    if not starts:
-        return [piece]
-    cuts = [0] + starts + [len(piece)]
-    parts = [piece[left:right].rstrip() for left, right in zip(cuts, cuts[1:])]
-    return [part for part in parts if part.strip()]
-
 
 def _text(value):
     """Return a journal field as text: str, byte array, several values of one field, or null."""
     if isinstance(value, str):
         return value
     if isinstance(value, (list, tuple)):
-        return _bytes(value).decode("utf-8", "backslashreplace")
+        return as_text(_bytes(value))
     return ""
 
 
@@ -221,10 +108,8 @@ def decode_json_lines(text):
 
     Lines over journald's LineMax arrive in pieces marked ``_LINE_BREAK=line-max``: they are joined per stream again.
     """
-    if isinstance(text, (bytes, bytearray)):
-        text = bytes(text).decode("utf-8", "backslashreplace")
     entries, open_lines = [], {}
-    for line in text.split("\n"):
+    for line in as_text(text).split("\n"):
         if not line.startswith("{"):
             line = line.lstrip()
             if not line.startswith("{"):
@@ -236,7 +121,7 @@ def decode_json_lines(text):
         if isinstance(record, dict):
             _take(record, entries, open_lines)
     for record, parts in open_lines.values():
-        entries.extend(_entries_of(record, b"".join(parts).decode("utf-8", "backslashreplace")))
+        entries.extend(_entries_of(record, as_text(b"".join(parts))))
     return entries
 
 
@@ -257,7 +142,7 @@ def _take(record, entries, open_lines):
     if continues:
         open_lines[stream] = (first, parts)
     else:
-        entries.extend(_entries_of(first, b"".join(parts).decode("utf-8", "backslashreplace")))
+        entries.extend(_entries_of(first, as_text(b"".join(parts))))
 
 
 def _entries_of(record, message):
@@ -271,79 +156,6 @@ def _entries_of(record, message):
     monotonic = _number(record.get("__MONOTONIC_TIMESTAMP"), 1e6)
     cursor = _field(record, "__CURSOR")
     return [Entry(line, realtime, monotonic, pid, source == SYSTEMD, cursor, invocation, source) for line in lines]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Plain text: journalctl -o short (and its relatives) / cat, docker and Kubernetes logs, SGLang's own output
-
-_SHORT = re.compile(
-    r"^(?:(?P<month>[A-Z][a-z]{2}) {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?"
-    r"|(?:[A-Z][a-z]{2} )?(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
-    r"(?: ?(?P<zone>Z|UTC|[+-]\d\d:?\d\d))?"
-    r"|(?P<unix>\d{9,11}\.\d{6}))"
-    r" (?P<host>[^\s:\[]{1,255}) (?P<ident>[^\s\[:]{1,255})"
-    r"(?:\[(?P<pid>\d{1,10})\])?: (?P<rest>.*)$"
-)
-_BARE_SOURCE = re.compile(r"^(?P<ident>systemd|kernel|systemd-journald)(?:\[(?P<pid>\d{1,10})\])?: (?P<rest>.*)$")
-_COLLECTOR = re.compile(
-    r"^(?:[A-Za-z0-9._-]{1,80} {1,20}\| "
-    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] )"
-)
-_SOURCES = {"systemd": SYSTEMD, "kernel": KERNEL, "systemd-journald": JOURNALD}
-
-
-def decode_text(text):
-    """Decode a plain log (str or bytes) into a list of Entry. A line without a time has that of the last one."""
-    if isinstance(text, (bytes, bytearray)):
-        text = bytes(text).decode("utf-8", "backslashreplace")
-    entries = []
-    realtime = monotonic = None
-    for line in visible_lines(text):
-        source, pid, prefix_time, rest = _strip_prefix(line)
-        stamp = split_head(rest)[0]
-        own_realtime, own_monotonic = _stamp_times(stamp)
-        if prefix_time is not None:
-            own_realtime = prefix_time
-        if own_realtime is not None or own_monotonic is not None:
-            realtime, monotonic = own_realtime, own_monotonic
-        entries.append(
-            Entry(
-                message=rest,
-                realtime_seconds=realtime,
-                monotonic_seconds=monotonic,
-                pid=pid,
-                unit_message=source == SYSTEMD,
-                source=source,
-            )
-        )
-    return entries
-
-
-def _strip_prefix(line):
-    """Return (source, pid, realtime, rest) of one text line; the prefix of a log reader is taken off."""
-    if line[:1] == "[" or line[:1] == " ":
-        return SERVICE, None, None, line
-    match = _BARE_SOURCE.match(line) or _SHORT.match(line)
-    if match is None:
-        collector = _COLLECTOR.match(line)
-        return SERVICE, None, None, line[collector.end() :] if collector else line
-    found = match.groupdict()
-    pid = int(found["pid"]) if found.get("pid") else None
-    source = _SOURCES.get(match.group("ident"), SERVICE)
-    return source, pid, _prefix_time(found), match.group("rest")
-
-
-def _prefix_time(found):
-    if found.get("unix"):
-        return float(found["unix"])
-    if not found.get("iso"):
-        return None
-    seconds = _stamp_times(found["iso"])[0]
-    zone = found.get("zone")
-    if seconds is not None and zone and zone[0] in "+-":
-        offset = int(zone[1:3]) * 3600 + int(zone[-2:]) * 60
-        seconds -= offset if zone[0] == "+" else -offset
-    return seconds
 
 
 def looks_like_json(text):

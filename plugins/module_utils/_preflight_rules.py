@@ -9,6 +9,7 @@ Part of the room `_preflight`; pure.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -142,7 +143,7 @@ def is_number(value: object, whole: bool) -> bool:
         number = float(value)
     except (TypeError, ValueError):
         return False
-    return number == number and abs(number) != float("inf") and (not whole or number == int(number))
+    return math.isfinite(number) and (not whole or number == int(number))
 
 
 def wrong_types(name: str, label: str, value: object, option: dict) -> Iterator[Finding]:

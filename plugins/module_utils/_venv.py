@@ -45,7 +45,7 @@ REQUIREMENTS = (
 def requirement_of(version: str) -> Requirement:
     """The row of the table that holds for `version`; the oldest row for anything older."""
     wanted = version_key(version)
-    rows = [row for row in REQUIREMENTS if not wanted < version_key(row.since)]
+    rows = [row for row in REQUIREMENTS if wanted >= version_key(row.since)]
     return rows[-1] if rows else REQUIREMENTS[0]
 
 

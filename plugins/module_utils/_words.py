@@ -70,7 +70,6 @@ def systemd_argument(word):
     return '"%s"' % text
 
 
-
 def environment_file_line(name, value):
     """One ``NAME="value"`` line of an environment file."""
     text = _escape(_one_line(argument_value(value), "a value of the environment"), _FILE_ESCAPES)

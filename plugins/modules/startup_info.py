@@ -272,7 +272,7 @@ def main():
             "file": {"type": "path"},
             "unit": {"type": "str"},
             "invocation_id": {"type": "str"},
-            "target_tokens": {"type": "int"},
+            "target_tokens": {"type": "int", "no_log": False},
             "cell_bytes": {"type": "int"},
             "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
         },

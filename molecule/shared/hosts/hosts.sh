@@ -38,7 +38,8 @@ PREFIX=gpufleet-$CHECKOUT_ID
 LABEL=gpufleet.sglang
 NAMESPACE=/run/gpufleet-sglang/mnt # the private mount namespace, where one is needed
 IMAGE_REPOSITORY=localhost/gpufleet-sglang-host
-PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,python3,python3-venv,ca-certificates,iproute2,procps,libnuma1,libgomp1
+PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,python3,python3-venv,ca-certificates,iproute2,procps
+PACKAGES+=,libnuma1,libgomp1 # what SGLang loads on a CPU
 LIMIT_PROCESSES=10000
 
 say() { printf 'hosts: %s\n' "$*" >&2; }
@@ -58,12 +59,12 @@ tools() {
     "ssh|openssh-client|reaches them"; do
     IFS='|' read -r check package reason <<<"$item"
     if [[ $check == debootstrap && -n ${HOSTS_IMAGE:-} ]]; then continue; fi
-    if [ -x "$check" ] || command -v "$check" >/dev/null || [ -x "/usr/sbin/$check" ]; then continue; fi
+    if [ -x "$check" ] || type -P "$check" >/dev/null || [ -x "/usr/sbin/$check" ]; then continue; fi
     say "needs $package: $reason"
     missing+=("$package")
   done
   if [ ${#missing[@]} -eq 0 ]; then return; fi
-  command -v apt-get >/dev/null || die "this machine has no apt-get; install ${missing[*]} and try again"
+  type -P apt-get >/dev/null || die "this machine has no apt-get; install ${missing[*]} and try again"
   say "installing with apt-get: ${missing[*]}"
   as_root apt-get update -qq
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends crun "${missing[@]}" >&2
@@ -83,7 +84,8 @@ enter_namespace() {
       mountpoint -q "$1" || mount --bind "$1" "$1"
       mount --make-private "$1"
       touch "$2"
-      unshare --mount="$2" --propagation slave sh -c "umount -R /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup"
+      unshare --mount="$2" --propagation slave \
+        sh -c "umount -R /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup"
     ' sh "$directory" "$NAMESPACE"
   fi
 }
@@ -111,7 +113,7 @@ podman_in_cgroup() { # CGROUP ARGUMENT...
   fi
 }
 
-# Podman's monitors complain that no syslog listens here. A file takes it, not a pipe: they would keep that open for ever.
+# Podman's monitors complain that no syslog listens here. A file takes it, not a pipe, which they would keep open.
 quiet() {
   local errors status=0
   errors=$(mktemp)
@@ -124,9 +126,13 @@ quiet() {
 # Options that this machine needs, one a line.
 run_options() {
   if ! on_cgroup_v2; then printf '%s\n' --cgroups=disabled --cgroupns=private; fi
+  # AppArmor's profile for containers forbids the mounts that systemd makes for its units.
+  if [ "$(cat /sys/module/apparmor/parameters/enabled 2>/dev/null)" = Y ]; then
+    printf '%s\n' --security-opt=apparmor=unconfined
+  fi
   # CAP_SYS_RESOURCE (bit 24): without it podman may not raise limits, as it does by default.
   local capabilities
-  capabilities=$(as_root awk '/^CapEff:/ {print $2}' /proc/self/status)
+  capabilities=$(as_root grep '^CapEff:' /proc/self/status | cut -f2)
   if (((16#$capabilities >> 24 & 1) == 0)); then
     printf '%s\n' "--ulimit=nofile=$(ulimit -Sn):$(ulimit -Hn)" "--ulimit=nproc=$LIMIT_PROCESSES:$LIMIT_PROCESSES"
   fi
@@ -148,7 +154,8 @@ make_rootfs() { # RELEASE DIRECTORY
   local release=$1 directory=$2 mirror
   mirror=$("$PYTHON" "$HERE/machine.py" --mirror "$release")
   # shellcheck disable=SC2086  # without a mirror of this machine debootstrap takes its own
-  as_root debootstrap --variant=minbase --include="$PACKAGES" "$release" "$directory" $mirror >"$CACHE/images/$release.log" 2>&1 || {
+  as_root debootstrap --variant=minbase --include="$PACKAGES" "$release" "$directory" $mirror \
+    >"$CACHE/images/$release.log" 2>&1 || {
     tail -n 5 "$CACHE/images/$release.log" >&2
     say "debootstrap of $release failed; the whole log is $CACHE/images/$release.log"
     return 1
@@ -276,7 +283,7 @@ start() { # NAME: start, give it its files, wait until it is up
       chmod 600 /etc/ssh/ssh_host_ed25519_key
       chmod 440 /etc/sudoers.d/ops
       id -u ops >/dev/null 2>&1 || useradd --create-home --shell /bin/bash ops'
-    rm -rf "$STATE/hosts/$name/known" && cp "$STATE/hosts/$name/seed/etc/ssh/ssh_host_ed25519_key.pub" "$STATE/hosts/$name/known"
+    cp "$STATE/hosts/$name/seed/etc/ssh/ssh_host_ed25519_key.pub" "$STATE/hosts/$name/known"
     rm -rf "$STATE/hosts/$name/seed"
   fi
   for _try in $(seq 150); do
@@ -307,7 +314,7 @@ up() {
   for name in "${names[@]}"; do
     if running "$name"; then continue; fi
     started+=("$name")
-    if podman container exists "$(container "$name")" && [ ! -d "$STATE/hosts/$name/seed" ] && [ -e "$STATE/hosts/$name/known" ]; then
+    if [ -e "$STATE/hosts/$name/known" ] && podman container exists "$(container "$name")"; then
       start "$name" # made earlier, stopped since (this machine was off)
     else
       create "$name" "$release" "${volumes[@]}"
@@ -331,7 +338,7 @@ names() { for path in "$STATE"/hosts/*/known; do [ -e "$path" ] && basename "$(d
 
 inventory() {
   local name port common
-  common="-F $STATE/ssh_config"
+  common="-F '$STATE/ssh_config'"
   : >"$STATE/known_hosts.part"
   : >"$STATE/ssh_config.part"
   printf '%s\n' '---' 'all:' '  hosts:' >"$STATE/inventory.yml.part"
@@ -345,7 +352,8 @@ inventory() {
   done
   [ -n "$(names)" ] || printf '%s\n' '---' 'all: {}' >"$STATE/inventory.yml.part"
   printf '%s\n' 'Host *' '  User ops' "  IdentityFile \"$STATE/id_ed25519\"" '  IdentitiesOnly yes' \
-    "  UserKnownHostsFile \"$STATE/known_hosts\"" '  StrictHostKeyChecking yes' '  LogLevel ERROR' >>"$STATE/ssh_config.part"
+    "  UserKnownHostsFile \"$STATE/known_hosts\"" '  StrictHostKeyChecking yes' '  LogLevel ERROR' \
+    >>"$STATE/ssh_config.part"
   for name in known_hosts ssh_config inventory.yml; do mv "$STATE/$name.part" "$STATE/$name"; done
   echo "$STATE/inventory.yml"
 }
@@ -374,15 +382,27 @@ remove_cgroup() { # cgroups are removed from the leaves
 }
 
 clean() {
-  down --all
+  if type -P podman >/dev/null; then down --all; fi
   rm -rf "${STATE:?}"
+  if ! type -P podman >/dev/null; then
+    remove_caches
+    return
+  fi
   if [ -n "$(podman ps --all --quiet --filter "label=$LABEL")" ]; then
     say "another checkout has hosts; images and caches stay"
     return
   fi
-  podman images --quiet --filter "reference=$IMAGE_REPOSITORY" | sort -u | while read -r name; do podman rmi --force "$name" >/dev/null; done
+  local image
+  podman images --format '{{.Repository}}:{{.Tag}}' --filter "reference=$IMAGE_REPOSITORY" | while read -r image; do
+    podman rmi --force "$image" >/dev/null </dev/null
+  done
   on_cgroup_v2 || as_root umount "$NAMESPACE" "${NAMESPACE%/*}" || true
-  as_root rm -rf "${CACHE:?}/images" "${CACHE:?}/engines" "${CACHE:?}/models" "${CACHE:?}/wheels"
+  remove_caches
+}
+
+remove_caches() {
+  local part
+  for part in images engines models models.lock wheels; do as_root rm -rf "${CACHE:?}/$part"; done
   rmdir "$CACHE" 2>/dev/null || true
 }
 

@@ -79,7 +79,7 @@ class Seed:
             self.mounts.add(str(path))
 
     def take_named(self, value: str, parents: bool = False) -> None:
-        """Take every local path in a setting's value. parents: links in an index page may point beside its directory."""
+        """Take every local path in a setting's value. parents: an index's pages may point beside its directory."""
         for word in value.replace(",", " ").split():
             path = Path(re.sub(r"^file:(//localhost)?(//)?", "", word))
             if path.is_absolute() and path.exists():
@@ -152,7 +152,7 @@ def apt_sources(release: str) -> list[str]:
 
 
 def apt(seed: Seed, release: str) -> None:
-    """Write apt's sources and its settings for fetching, when this machine is a Debian; otherwise the image's own stay."""
+    """Write apt's sources and its settings for fetching, when this machine is a Debian; else the image's own stay."""
     sources = apt_sources(release)
     if not sources:
         return

@@ -135,6 +135,7 @@ def tokenizer(field) -> dict:
     """tokenizer.json: byte-level BPE with single digits, as SmolLM2 has it."""
     tokens, types = field("tokenizer.ggml.tokens"), field("tokenizer.ggml.token_type")
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    digits = {"type": "Digits", "individual_digits": True}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     return {
         "version": "1.0",
@@ -146,7 +147,7 @@ def tokenizer(field) -> dict:
             if kind == SPECIAL_TOKEN
         ],
         "normalizer": None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level]},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [digits, byte_level]},
         "post_processor": None,
         "decoder": {**byte_level, "add_prefix_space": True},
         "model": {

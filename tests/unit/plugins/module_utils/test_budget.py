@@ -747,14 +747,14 @@ def test_a_feasible_plan_keeps_both_sides_and_an_infeasible_one_offers_what_fits
         assert answer.fraction is None
         assert answer.tokens_that_fit < target + page
         if answer.tokens_that_fit:
-            assert plan(PlanInput(**dict(inputs, target_tokens=answer.tokens_that_fit))).feasible is True
+            assert plan(PlanInput(**{**inputs, "target_tokens": answer.tokens_that_fit})).feasible is True
 
 
 def test_a_plan_costs_less_than_50_ms(capsys):
     inputs = reference(gpus=(board(),) * 8, deaths=(FRAGMENTED,) * 3, measurements=(START,) * 5, target_tokens=400000)
     plan(inputs)
     began = time.process_time()
-    for _ in range(10):
+    for dummy in range(10):
         plan(inputs)
     cost_ms = (time.process_time() - began) * 100
     with capsys.disabled():

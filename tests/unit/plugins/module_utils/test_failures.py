@@ -17,8 +17,12 @@ from hypothesis import strategies as st
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _failure_catalogue,
     _failure_figures,
+    _failure_record,
+    _failure_unnamed,
     _failures,
     _journal,
+    _journal_lines,
+    _journal_text,
     _startup,
     _unit,
 )
@@ -91,7 +95,7 @@ def test_how_many_public_reports_took_part(capsys):
     "case", WORDINGS, ids=["{0}-{1}".format(number, case["expected"]) for number, case in enumerate(WORDINGS)]
 )
 def test_a_wording_is_known(case):
-    entries = _journal.decode_text(case["log"])
+    entries = _journal_text.decode_text(case["log"])
     failure = _failures.classify(entries)
     assert (failure.kind if failure else _startup.read_startup(entries).state) == case["expected"]
 
@@ -414,7 +418,7 @@ def test_what_a_user_wrote_is_no_death():
 def test_notices_end_nothing_and_are_told():
     text = READY + 3 * "[2026-05-31 10:20:00 TP0] KV cache pool is full. Retract requests. #retracted_reqs: 1\n"
     assert classify(text) is None
-    notices = _failures.notices(_journal.decode_text(text))
+    notices = _failures.notices(_journal_text.decode_text(text))
     assert [(notice["name"], notice["count"]) for notice in notices] == [("pool_full", 3)]
 
 
@@ -472,8 +476,8 @@ KERNEL = (
 )
 def test_only_a_kill_of_our_own_process_is_our_death(memcg, task, pid, ours):
     entries = [
-        _journal.Entry("[2026-05-31 10:00:00 TP0] Load weight begin. avail mem=94.00 GB", pid=42),
-        _journal.Entry(KERNEL.format(memcg, task, pid), source="kernel"),
+        _journal_lines.Entry("[2026-05-31 10:00:00 TP0] Load weight begin. avail mem=94.00 GB", pid=42),
+        _journal_lines.Entry(KERNEL.format(memcg, task, pid), source="kernel"),
     ]
     failure = _failures.classify(entries, unit=died(active_state="active", sub_state="running", main_pid=42))
     assert (failure.kind if failure else None) == ("host_oom_kill" if ours else None)
@@ -542,13 +546,14 @@ def test_a_row_is_complete(row):
         assert row.advice.endswith(".")
         # One sentence, with what to change; every name in braces can be filled in.
         assert "\n" not in row.advice
-        assert "{" not in _failures._advice(row.advice, {})
+        assert "{" not in _failure_record.advice_with(row.advice, {})
     assert row.phase in (None, "process", "init", "weights", "pool", "graphs", "warmup", "prefill", "decode")
 
 
 def test_advice_names_variables_that_the_role_has():
     names = set(re.findall(r"sglang_server_\w+", (pathlib.Path(_failure_catalogue.__file__)).read_text()))
     names |= set(re.findall(r"sglang_server_\w+", (pathlib.Path(_failure_figures.__file__)).read_text()))
+    names |= set(re.findall(r"sglang_server_\w+", (pathlib.Path(_failure_unnamed.__file__)).read_text()))
     assert names <= {
         "sglang_server_arguments",
         "sglang_server_environment",

@@ -231,7 +231,7 @@ def test_every_row_gives_typed_values_or_a_problem(cells):
         return
     (gpu,) = _gpu.parse_query(text + "\n")
     for name in ("memory_total_mib", "memory_free_mib", "memory_used_mib"):
-        assert gpu[name] is None or type(gpu[name]) is int
+        assert gpu[name] is None or isinstance(gpu[name], int)
     if gpu["healthy"] and not gpu["unified_memory"]:
         assert None not in (gpu["index"], gpu["name"], gpu["memory_total_mib"], gpu["memory_free_mib"])
     assert gpu["healthy"] == (gpu["problem"] is None)

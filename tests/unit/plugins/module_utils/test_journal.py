@@ -12,7 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _failures, _journal, _startup
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _failures,
+    _journal,
+    _journal_lines,
+    _journal_text,
+    _startup,
+)
 
 DATA = pathlib.Path(__file__).resolve().parents[3] / "data" / "journal"
 GOOD = (DATA / "start_and_ready.jsonl").read_text()
@@ -132,7 +138,7 @@ def test_null_fields_and_wrong_types_do_no_harm():
             _SYSTEMD_INVOCATION_ID=None,
         )
     )[0]
-    assert entry == _journal.Entry("x")
+    assert entry == _journal_lines.Entry("x")
     assert entry.as_dict()["pid"] is None
 
 
@@ -181,7 +187,8 @@ def test_a_text_log_of_several_starts_gives_the_last_one():
         "[2026-05-31 10:15:07] server_args=ServerArgs()\n"
         "[2026-05-31 10:15:08 TP0] Load weight begin. avail mem=70.00 GB\n"
     )
-    entries = _journal.decode_text(start + "[2026-05-31 10:15:09] The server is fired up and ready to roll!\n" + start)
+    ready = "[2026-05-31 10:15:09] The server is fired up and ready to roll!\n"
+    entries = _journal_text.decode_text(start + ready + start)
     chosen = _journal.select_invocation(entries)
     assert len(chosen) == 2
     assert _startup.read_startup(chosen).state == "loading"
@@ -223,12 +230,12 @@ def test_a_text_log_of_several_starts_gives_the_last_one():
     ],
 )
 def test_prefixes_of_log_readers_are_taken_off(line, message, pid, realtime, source):
-    entry = _journal.decode_text(line)[0]
+    entry = _journal_text.decode_text(line)[0]
     assert (entry.message, entry.pid, entry.realtime_seconds, entry.source) == (message, pid, realtime, source)
 
 
 def test_lines_without_a_time_have_that_of_the_last_one():
-    entries = _journal.decode_text("a\n[15:57:49 TP0] b\nc\n[2026-05-31 10:15:07] d\ne")
+    entries = _journal_text.decode_text("a\n[15:57:49 TP0] b\nc\n[2026-05-31 10:15:07] d\ne")
     assert [entry.monotonic_seconds for entry in entries] == [None, 57469.0, 57469.0, None, None]
     assert [entry.realtime_seconds for entry in entries] == [None, None, None, 1780222507.0, 1780222507.0]
 
@@ -252,7 +259,7 @@ def test_lines_without_a_time_have_that_of_the_last_one():
     ],
 )
 def test_heads_of_all_versions(message, rank, text):
-    assert _journal.split_head(message)[1:] == (rank, text)
+    assert _journal_lines.split_head(message)[1:] == (rank, text)
 
 
 def test_the_kind_of_log_is_detected():

@@ -319,7 +319,7 @@ def test_no_odd_value_passes_as_a_size(value):
         number = _kv_base.whole_number(value, "x")
     except _kv.LayoutError:
         return
-    assert type(number) is int
+    assert isinstance(number, int)
     assert number >= 1
 
 

@@ -261,7 +261,7 @@ def test_no_value_ends_in_a_traceback(key, value):
     except (_model.ModelError, _model.UnknownLayout):
         return
     for name in ("layers", "attention_heads", "kv_heads", "head_dim"):
-        assert type(geometry[name]) is int
+        assert isinstance(geometry[name], int)
         assert geometry[name] > 0
 
 

@@ -290,7 +290,9 @@ def test_slices_end_with_the_timeout_of_the_whole_wait():
 
 
 def test_lost_lines_are_noticed_across_slices():
-    host = good_start(without=["Memory pool end", "max_total_num_tokens", "KV Cache is allocated", "Uvicorn running", "fired up"])
+    host = good_start(
+        without=["Memory pool end", "max_total_num_tokens", "KV Cache is allocated", "Uvicorn running", "fired up"]
+    )
     results = slices(host, timeout_seconds=300.0)
     assert (results[-1]["verdict"], results[-1]["evidence"]) == ("holds", "server_info")
     assert results[-1]["waited_seconds"] < 90.0

@@ -12,7 +12,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _failures, _journal, _startup
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _failures,
+    _journal,
+    _journal_lines,
+    _journal_text,
+    _startup,
+    _startup_lines,
+    _startup_rank,
+)
 
 DATA = pathlib.Path(__file__).resolve().parents[3] / "data" / "journal"
 STARTS = yaml.safe_load((DATA / "startups.yaml").read_text())
@@ -59,7 +67,7 @@ def test_a_real_start_is_read_from_its_journal():
 
 @pytest.mark.parametrize("start", STARTS, ids=[start["id"] for start in STARTS])
 def test_every_printed_figure_of_a_public_start_is_read(start):
-    entries = _journal.decode_text("\n".join(start["lines"]))
+    entries = _journal_text.decode_text("\n".join(start["lines"]))
     startup = _startup.read_startup(entries).as_dict()
     assert {name: startup[name] for name in start["figures"]} == start["figures"]
     failure = _failures.classify(entries)
@@ -324,7 +332,7 @@ def test_the_arguments_are_read_and_no_key(line):
 
 
 def test_a_bar_is_progress_and_a_silent_compilation_is_said():
-    entries = _journal.decode_text(
+    entries = _journal_text.decode_text(
         "[2026-05-31 10:15:07 TP0] Load weight begin. avail mem=94.00 GB\n"
         "\rLoading safetensors checkpoint shards:   0% Completed | 0/11 [00:00<?, ?it/s]"
         "\rLoading safetensors checkpoint shards:  45% Completed | 5/11 [00:02<00:03,  1.90it/s]\n"
@@ -354,8 +362,8 @@ def test_a_ready_line_without_date_and_rank_is_valid(line):
 
 def test_a_clock_step_changes_no_length():
     entries = [
-        _journal.Entry("[2026-05-31 10:15:07 TP0] Load weight begin. avail mem=94.00 GB", 1790003600.0, 100.0),
-        _journal.Entry("The server is fired up and ready to roll!", 1790000060.0, 160.0),
+        _journal_lines.Entry("[2026-05-31 10:15:07 TP0] Load weight begin. avail mem=94.00 GB", 1790003600.0, 100.0),
+        _journal_lines.Entry("The server is fired up and ready to roll!", 1790000060.0, 160.0),
     ]
     startup = _startup.read_startup(entries)
     assert startup.load_seconds == 60.0
@@ -363,7 +371,7 @@ def test_a_clock_step_changes_no_length():
 
 
 def test_suppressed_messages_are_counted():
-    entries = [_journal.Entry("Suppressed 1234 messages from u.service", source="journald")]
+    entries = [_journal_lines.Entry("Suppressed 1234 messages from u.service", source="journald")]
     assert _startup.read_startup(entries).suppressed_lines == 1234
 
 
@@ -374,7 +382,7 @@ def test_nothing_gives_an_empty_record():
 
 
 PIECES = st.sampled_from(
-    [form.needle for form in _startup.LINE_FORMS]
+    [form.needle for form in _startup_lines.LINE_FORMS]
     + [
         "[2026-05-31 10:15:07 TP0] ",
         "avail mem=",
@@ -397,8 +405,11 @@ def test_no_log_makes_the_reader_raise(pieces):
     json.dumps(read("".join(pieces)).as_dict())
 
 
-@pytest.mark.parametrize("form", _startup.LINE_FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("form", _startup_lines.LINE_FORMS, ids=lambda form: form.name)
 def test_every_form_has_a_reader_and_a_source(form):
-    assert hasattr(_startup.StartupReader, "_on_" + form.name)
+    if form.per_rank:
+        assert hasattr(_startup_rank.Rank, "on_" + form.name)
+    else:
+        assert hasattr(_startup.StartupReader, "_on_" + form.name)
     assert form.source
     assert form.versions

@@ -102,6 +102,7 @@ def used_pip(commands):
     return any("install" in command for command in commands)
 
 
+@pytest.mark.slow
 def test_the_whole_life_of_an_environment(wish):
     """One test, because a real pip takes its seconds: bare, made, again, refused, more packages, broken."""
     planned, commands = run(wish, check_mode=True)

@@ -39,7 +39,7 @@ class Action(_background.BackgroundAction):
 
     def read(self, notes):
         answer = self.notes.pop(0) if self.notes else None
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""_failure_record: how a death is told (private to the collection).
+
+The record of a named death, and the words and figures that it takes from the line of its cause.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
+
+EVIDENCE_LENGTH = 400
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A named death. ``at``: epoch seconds of the evidence; ``figures``: its numbers, units in their names."""
+
+    kind: str
+    phase: str | None = None
+    fatal: bool = True
+    direction: str | None = "keep"
+    evidence: str = ""
+    advice: str = ""
+    figures: dict = dataclasses.field(default_factory=dict)
+    transient: bool = False
+    at: float | None = None
+    consequence_at: float | None = None
+    fault: str = "configuration"
+    row: str | None = None
+    ranks: tuple = ()
+
+    def as_dict(self):
+        """Return plain JSON types."""
+        data = dataclasses.asdict(self)
+        data["ranks"] = list(self.ranks)
+        return data
+
+
+def figures_of(match):
+    """Return what the named groups of a row's pattern found; numbers as numbers."""
+    figures = {}
+    for name, value in match.groupdict().items():
+        if value is None or name in ("device", "wanted", "what"):
+            continue
+        if re.fullmatch(r"-?\d{1,15}", value):
+            figures[name] = int(value)
+        elif re.fullmatch(r"-?\d{0,10}\.\d{1,10}", value):
+            figures[name] = float(value)
+        else:
+            figures[name] = value.strip(" '\"`")[:200]
+    return figures
+
+
+class _Defaults(dict):
+    """Names that an advice uses and a log did not give."""
+
+    WORDS = {
+        "above": "",
+        "repo": "the model",
+        "option": "the argument",
+        "port": "in question",
+        "path": "the target folder",
+        "module": "in question",
+        "architecture": "this architecture",
+        "format": "in its config.json",
+        "step": "in question",
+    }
+
+    def __missing__(self, key):
+        return self.WORDS.get(key, "it")
+
+
+def advice_with(text, figures):
+    """Return an advice with its names in braces filled in."""
+    words = _Defaults(figures)
+    if "above" in figures:
+        words["above"] = " above {0}".format(figures["above"])
+    return text.format_map(words)
+
+
+def evidence_of(hit, secrets):
+    """Return the line of a hit: stripped, shortened around what matched, masked."""
+    text = hit.text
+    match = getattr(hit, "match", None)
+    if match is not None and hit.row.name == "architecture":
+        text = text[: match.end()]
+    if len(text) > EVIDENCE_LENGTH:
+        begin = match.start() if match is not None and match.start() > EVIDENCE_LENGTH // 2 else 0
+        text = text[begin : begin + EVIDENCE_LENGTH] + " ..."
+    return mask_text(text.strip(), secrets)
