@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import can
 QUANTITIES = ("weights", "cell", "activation")
 
 # Which quantities an argument of SGLang can change. An argument that is not listed matters to all of them.
-# Source: sglang-facts of the memory arithmetic (weights, cell, terms that are not charged to the pool).
+# Source: SGLang 0.4.3 to 0.5.23, model_runner, pool_configurator and server_args: what enters weights, cell and the rest.
 ARGUMENT_MATTERS_TO = {
     # identity and access: nothing of it reaches device memory
     "host": (),

@@ -114,18 +114,20 @@ NOT_WAITABLE = (
         "load_state",
         "not-found",
         "a unit named {unit}",
-        "deploy it, or correct the name (systemctl list-unit-files)",
+        "Deploy it, or correct the name (systemctl list-unit-files).",
         "LoadState, systemd.unit(5)",
     ),
-    NotWaitable("load_state", "masked", "a unit that can start", "systemctl unmask {unit}", "LoadState"),
+    NotWaitable("load_state", "masked", "a unit that can start", "Unmask it: systemctl unmask {unit}.", "LoadState"),
     NotWaitable(
         "load_state",
         "bad-setting",
         "a unit that systemd can load",
-        "systemd-analyze verify {unit}",
+        "Look into systemd-analyze verify {unit}.",
         "LoadState, systemd 243+",
     ),
-    NotWaitable("load_state", "error", "a unit that systemd can load", "systemd-analyze verify {unit}", "LoadState"),
+    NotWaitable(
+        "load_state", "error", "a unit that systemd can load", "Look into systemd-analyze verify {unit}.", "LoadState"
+    ),
 )
 
 
@@ -147,8 +149,8 @@ def not_waitable(unit):
         return failure_record(
             "unit_failed",
             "process",
-            f"Expected {name} to be started, found it never started.",
-            f"systemctl start {name}",
+            f"Expected {name} to be started, found it not started.",
+            f"Start it: systemctl start {name}.",
         )
     return None
 
@@ -277,26 +279,30 @@ def _ready(sight):
 
 
 def _foreign_port(sight):
-    if sight.ready_seconds < PORT_SECONDS:
-        return Move("wait")
+    return Move("wait") if sight.ready_seconds < PORT_SECONDS else Move("fail", _port_failure(sight))
+
+
+def _port_failure(sight):
     found = {
         "other": f"it belongs to process {sight.port_owner}, which is not of this unit",
         "hidden": "whose it is cannot be read without root (become: true)",
     }.get(sight.port, "nothing listens there")
-    return Move(
-        "fail",
-        failure_record(
-            "no_evidence",
-            "completion",
-            "Expected {} to listen on the port, found: {}.".format(sight.unit.get("name"), found),
-            "Set host and port to what the server was started with.",
-            fatal=False,
-        ),
+    return failure_record(
+        "no_evidence",
+        "completion",
+        f"Expected {sight.unit.get('name')} to listen on the port, found: {found}.",
+        "Set host and port to what the server was started with."
+        if sight.port != "hidden"
+        else "Run this as root (become: true).",
+        fatal=False,
     )
 
 
 def _not_ready(sight):
     """No ready line. Without a journal, or when the line seems lost, the server itself is asked."""
+    if not sight.journal and sight.port == "hidden":
+        # An ordinary user reads neither the journal nor whose the port is: waiting would never end.
+        return Move("fail", _port_failure(sight))
     if sight.port != "ours":
         return Move("wait")
     if sight.journal and sight.phase_seconds < QUIET_SECONDS:

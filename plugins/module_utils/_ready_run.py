@@ -420,7 +420,7 @@ class Waiter:
 
 
 class _Call(threading.Thread):
-    """A call that does not stop the looking: a server can die of its first request. ``result``: None until it is back."""
+    """A call beside the looking: a server can die of its first request. ``result`` is None until it is back."""
 
     def __init__(self, function, *arguments):
         super().__init__(daemon=True)

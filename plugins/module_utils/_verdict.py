@@ -12,7 +12,8 @@ from __future__ import annotations
 from ansible_collections.gpufleet.sglang.plugins.module_utils._failures import MEMORY_KINDS
 from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import config_hash, request_hash
 
-# Ends that say nothing about the configuration: the server is left as it is, neither enabled nor taken back.
+# Ends of a start-up that say nothing about the configuration: the server is left as it is, neither enabled nor taken
+# back. A soak that proved nothing is no such end: what served before was proven.
 LEFT_RUNNING_KINDS = ("no_evidence",)
 
 # Ends of a start-up in which device memory ran out; the direction tells which way the fraction has to move.
@@ -201,7 +202,7 @@ def _step_after(plan, attempts, settings):
     failure = last.get("failure") or {}
     if verdict in ("proven", "holds"):
         return _step("done", last.get("reason") or verdict)
-    if failure.get("kind") in LEFT_RUNNING_KINDS:
+    if failure.get("kind") in LEFT_RUNNING_KINDS and not last.get("soak"):
         return _step("done", last.get("reason") or "Nothing told the pool of this start-up.")
     limit = settings.get("max_attempts") or 3
     if len(attempts) >= limit:

@@ -109,15 +109,15 @@ class Progress:
         )
 
     def _passed(self, result, startup, current):
-        """The phases that went by between two slices."""
-        began = None
-        for row in result.get("timeline") or []:
-            name, at = row.get("phase"), row.get("at")
-            began = at if began is None else began
-            if name in ("ready", "completion", current) or name in self._printed_phases or at is None or began is None:
+        """The phases that went by between two slices; those that were over before the wait began are no news."""
+        since = (result.get("slice") or {}).get("waiting_since") or 0.0
+        rows = [row for row in result.get("timeline") or [] if row.get("at") is not None]
+        for row in rows:
+            name, over_at = row.get("phase"), row["at"] + (row.get("seconds") or 0.0)
+            if name in ("ready", "completion", current) or name in self._printed_phases or over_at < since:
                 continue
             self._printed_phases.add(name)
-            self._say(name, at - began, detail(_without_notes(startup), name), brief=False)
+            self._say(name, row["at"] - rows[0]["at"], detail(_without_notes(startup), name), brief=False)
 
     def _say(self, phase, seconds, text, brief):
         self._printed_at = self._clock()

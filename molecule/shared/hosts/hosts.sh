@@ -44,7 +44,8 @@ LIMIT_PROCESSES=10000
 
 say() { printf 'hosts: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
-as_root() { if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo --preserve-env=PATH "$@"; fi; }
+# Runs programs, never a function of ours of the same name.
+as_root() { if [ "$(id -u)" -eq 0 ]; then command "$@"; else sudo --preserve-env=PATH "$@"; fi; }
 
 # --- this machine ------------------------------------------------------------------------------------------------
 
@@ -90,26 +91,27 @@ enter_namespace() {
   fi
 }
 
-podman() {
+# A command as root where podman works.
+there() {
   if on_cgroup_v2; then
-    as_root podman "$@"
+    as_root "$@"
   else
     enter_namespace
-    quiet nsenter --mount="$NAMESPACE" podman "$@"
+    quiet nsenter --mount="$NAMESPACE" "$@"
   fi
 }
+
+podman() { there podman "$@"; }
 
 # As podman, but in a cgroup of the host's own: without podman's cgroups all systemds would share one root, and units.
 podman_in_cgroup() { # CGROUP ARGUMENT...
   local cgroup=/sys/fs/cgroup/$1
   shift
-  if on_cgroup_v2; then
-    as_root podman "$@"
+  if podman_makes_cgroups; then
+    podman "$@"
   else
-    enter_namespace
     # shellcheck disable=SC2016  # expanded by the inner shell
-    quiet nsenter --mount="$NAMESPACE" sh -c \
-      'mkdir -p "$0"; echo $$ >"$0/cgroup.procs"; exec podman "$@"' "$cgroup" "$@"
+    there sh -c 'mkdir -p "$0"; echo $$ >"$0/cgroup.procs"; exec podman "$@"' "$cgroup" "$@"
   fi
 }
 
@@ -123,18 +125,24 @@ quiet() {
   return "$status"
 }
 
+# CAP_SYS_RESOURCE (bit 24): without it podman may not raise limits, as it does by default, for its cgroups too.
+may_raise_limits() {
+  local capabilities
+  capabilities=$(as_root grep '^CapEff:' /proc/self/status | cut -f2)
+  ((16#$capabilities >> 24 & 1))
+}
+
+podman_makes_cgroups() { on_cgroup_v2 && may_raise_limits; }
+
 # Options that this machine needs, one a line.
 run_options() {
-  if ! on_cgroup_v2; then printf '%s\n' --cgroups=disabled --cgroupns=private; fi
+  if ! podman_makes_cgroups; then printf '%s\n' --cgroups=disabled --cgroupns=private; fi
+  if ! may_raise_limits; then
+    printf '%s\n' "--ulimit=nofile=$(ulimit -Sn):$(ulimit -Hn)" "--ulimit=nproc=$LIMIT_PROCESSES:$LIMIT_PROCESSES"
+  fi
   # AppArmor's profile for containers forbids the mounts that systemd makes for its units.
   if [ "$(cat /sys/module/apparmor/parameters/enabled 2>/dev/null)" = Y ]; then
     printf '%s\n' --security-opt=apparmor=unconfined
-  fi
-  # CAP_SYS_RESOURCE (bit 24): without it podman may not raise limits, as it does by default.
-  local capabilities
-  capabilities=$(as_root grep '^CapEff:' /proc/self/status | cut -f2)
-  if (((16#$capabilities >> 24 & 1) == 0)); then
-    printf '%s\n' "--ulimit=nofile=$(ulimit -Sn):$(ulimit -Hn)" "--ulimit=nproc=$LIMIT_PROCESSES:$LIMIT_PROCESSES"
   fi
 }
 
@@ -144,7 +152,7 @@ locked() {
     "$@"
   else
     mkdir -p "$STATE"
-    HOSTS_LOCKED=1 flock --close "$STATE/lock" "${BASH_SOURCE[0]}" "$@"
+    HOSTS_LOCKED=1 flock --close "$STATE/lock" bash "${BASH_SOURCE[0]}" "$@"
   fi
 }
 
@@ -199,6 +207,7 @@ image() {
     fi
     make_rootfs "$release" "$work" || { remove_work "$work"; exit 1; }
     as_root tar -C "$work" -c . >"$archive.part.$$"
+    rm -f "$CACHE/images/$release"-*.tar # made from what is no longer wanted
     mv "$archive.part.$$" "$archive"
     remove_work "$work"
   fi
@@ -267,7 +276,8 @@ create() { # NAME RELEASE VOLUME...: a container with its files, not started
   podman_in_cgroup "$(container "$name")" create --name "$(container "$name")" --hostname "$name" --systemd=always \
     --label "$LABEL=$CHECKOUT" --label "$LABEL.name=$name" --label "$LABEL.port=$port" \
     --network "$PREFIX" --network-alias "$name" --publish "127.0.0.1:$port:22" \
-    --cap-add SYS_ADMIN --cap-add NET_ADMIN --restart always "${options[@]}" "$(image_name "$release")" \
+    --cap-add SYS_ADMIN --cap-add NET_ADMIN --cap-add SYS_PTRACE --restart always \
+    "${options[@]}" "$(image_name "$release")" \
     /bin/sh -c "$FIRST" >/dev/null
   echo "$port" >"$STATE/hosts/$name/port"
   echo "$release" >"$STATE/hosts/$name/release"
@@ -302,8 +312,8 @@ up() {
   local release=bookworm volumes=() names=() started=() name began=$SECONDS
   while [ $# -gt 0 ]; do
     case $1 in
-      --release) release=$2; shift 2 ;;
-      --volume) volumes+=("$2"); shift 2 ;;
+      --release) release=${2:?up --release needs bookworm or trixie}; shift 2 ;;
+      --volume) volumes+=("${2:?up --volume needs HOSTDIR:DIR}"); shift 2 ;;
       -*) die "up does not know $1" ;;
       *) names+=("$1"); shift ;;
     esac
@@ -369,7 +379,7 @@ down() {
   for name in "${selected[@]}"; do
     podman rm --force --volumes --time 0 --ignore "$(container "$name")" >/dev/null 2>&1 || true
     rm -rf "${STATE:?}/hosts/$name"
-    on_cgroup_v2 || remove_cgroup "$(container "$name")"
+    podman_makes_cgroups || remove_cgroup "$(container "$name")"
   done
   if [ "${1:-}" = --all ]; then podman network rm --force "$PREFIX" >/dev/null 2>&1 || true; fi
   inventory >/dev/null
@@ -377,8 +387,7 @@ down() {
 
 remove_cgroup() { # cgroups are removed from the leaves
   # shellcheck disable=SC2016  # expanded by the inner shell
-  as_root nsenter --mount="$NAMESPACE" sh -c '[ ! -d "$0" ] || find "$0" -depth -type d -exec rmdir {} + ' \
-    "/sys/fs/cgroup/$1" 2>/dev/null || true
+  there sh -c '[ ! -d "$0" ] || find "$0" -depth -type d -exec rmdir {} +' "/sys/fs/cgroup/$1" 2>/dev/null || true
 }
 
 clean() {

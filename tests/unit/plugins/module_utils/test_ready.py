@@ -58,6 +58,8 @@ def look(**changes):
         # No journal: the healthy process itself.
         ({"journal": False, "port": "closed"}, "wait"),
         ({"journal": False, "port": "other"}, "wait"),
+        ({"journal": False, "port": "hidden"}, "fail"),
+        ({"journal": True, "port": "hidden"}, "wait"),
         ({"journal": False, "port": "ours"}, "ask_health"),
         ({"journal": False, "port": "ours", "healthy_seconds": 0.0}, "ask_info"),
         ({"journal": False, "port": "ours", "healthy_seconds": 0.0, "witness": WITNESS}, "ask_completion"),
@@ -116,7 +118,7 @@ def test_a_server_that_may_be_well_is_not_called_dead(kind):
         ({"load_state": "not-found"}, "a unit named u"),
         ({"load_state": "masked"}, "masked"),
         ({"load_state": "bad-setting"}, "can load"),
-        ({"load_state": "loaded", "active_state": "inactive", "invocation_id": None}, "never started"),
+        ({"load_state": "loaded", "active_state": "inactive", "invocation_id": None}, "not started"),
     ],
 )
 def test_units_that_are_not_waited_for(unit, words):

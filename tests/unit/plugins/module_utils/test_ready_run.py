@@ -183,7 +183,7 @@ def test_a_silent_end_says_how_the_unit_ended():
     [
         ({"LoadState": "not-found", "ActiveState": "inactive", "InvocationID": "", "MainPID": 0}, "not-found"),
         ({"LoadState": "masked", "ActiveState": "inactive", "InvocationID": "", "MainPID": 0}, "masked"),
-        ({"ActiveState": "inactive", "SubState": "dead", "InvocationID": "", "MainPID": 0}, "never started"),
+        ({"ActiveState": "inactive", "SubState": "dead", "InvocationID": "", "MainPID": 0}, "not started"),
     ],
 )
 def test_nothing_to_wait_for_fails_at_once_with_the_way_out(unit, words):

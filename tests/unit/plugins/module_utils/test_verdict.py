@@ -190,6 +190,7 @@ def test_a_plan_that_is_only_shown_does_not_refuse_what_is_not_there_yet():
         ([attempt("failed", failure={"kind": "port_in_use", "transient": True}, values={"fraction": 0.9})], "try"),
         ([attempt("failed", failure={"kind": "x", "transient": True})] * 2, "back"),
         ([attempt("failed", failure={"kind": "no_evidence"})], "done"),
+        ([attempt("failed", failure={"kind": "no_evidence"}, soak={"requests": 3})], "back"),
         ([attempt("short"), attempt("short"), attempt("short")], "back"),
     ],
 )

@@ -38,10 +38,9 @@ class Action(_background.BackgroundAction):
         return {"ansible_job_id": "j1", "changed": True} if wrap_async else self.expected
 
     def read(self, notes):
-        answer = self.notes.pop(0) if self.notes else None
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
+        if self.notes and isinstance(self.notes[0], Exception):
+            raise self.notes.pop(0)
+        return self.notes.pop(0) if self.notes else None
 
     def status(self, job, mode, task_vars):
         self.calls.append(mode)

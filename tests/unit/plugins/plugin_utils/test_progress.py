@@ -87,6 +87,15 @@ def test_phases_that_went_by_between_two_slices_are_printed_once():
     ]
 
 
+def test_a_server_that_is_up_for_long_has_one_line():
+    printed = Printed()
+    rows = [("process", 0), ("weights", 22), ("ready", 28), ("completion", 5000)]
+    printed.progress.end(
+        dict(result("ready", 5000, rows), verdict="holds", failure=None, slice={"waiting_since": 5099.0})
+    )
+    assert printed.lines == ["gpu-a | ready | 5000 s"]
+
+
 def test_a_failure_is_named_in_one_line():
     printed = Printed()
     failure = {"kind": "oom_prefill", "evidence": "CUDA out of\nmemory " + "x" * 500}
