@@ -1,4 +1,5 @@
-"""Start a deployment with another context length and kill it when its files are written and nothing is restarted yet."""
+"""Start a deployment with another context length; kill it when its files are written and nothing is restarted yet."""
+
 from __future__ import annotations
 
 import os
@@ -10,7 +11,7 @@ AFTER_THE_FILES = "Start | Make the folder of the candidate's drop-in"
 
 
 def main():
-    command = ["ansible-playbook", "gpufleet.sglang.deploy", "-e", "sglang_server_context_tokens=1024"]
+    command = ["ansible-playbook", "gpufleet.sglang.deploy", "-e", "sglang_server_context_tokens=256"]
     for source in sys.argv[1].split(","):
         command += ["-i", source]
     with subprocess.Popen(

@@ -80,7 +80,7 @@ def next_step_of(result, params):
 
 
 def show(plan, host, display):
-    """Print the table of a plan and its explanation; a table in the result of a task would be wrapped and lose its columns."""
+    """Print the table of a plan and its explanation; in the result of a task a table would lose its columns."""
     for line in plan["table"] + [""] + textwrap.wrap(plan["explanation"], EXPLANATION_COLUMNS):
         display(f"{host} | {line}".rstrip())
 

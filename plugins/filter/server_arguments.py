@@ -12,7 +12,8 @@ author:
   - gpufleet.sglang authors (@gpufleet)
 description:
   - Gives the argument vector that hands every entry to SGLang as it is written.
-  - V(true) is a bare flag, V(false) and V(null) leave it out, a list puts its values behind one flag, a dictionary becomes JSON.
+  - V(true) is a bare flag, V(false) and V(null) leave it out.
+  - A list puts its values behind one flag, a dictionary becomes JSON.
 options:
   _input:
     description: Arguments by SGLang's own names, with dashes or underscores.

@@ -12,7 +12,8 @@ author:
   - gpufleet.sglang authors (@gpufleet)
 description:
   - Gives the line from which systemd makes exactly this value again, whatever it holds. A line break is refused.
-  - The rules differ from those of C(Environment=) in a unit. An environment file knows neither specifiers nor expansions.
+  - The rules differ from those of C(Environment=) in a unit.
+  - An environment file knows neither specifiers nor expansions.
 options:
   _input:
     description: The value.

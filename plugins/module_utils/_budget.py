@@ -59,8 +59,8 @@ class Plan:
     table: list = field(default_factory=list)
     arguments: dict = field(default_factory=dict)
     environment: dict = field(default_factory=dict)
-    values: dict = field(default_factory=dict)
-    keys: dict = field(default_factory=dict)
+    decided: dict = field(default_factory=dict)
+    quantity_keys: dict = field(default_factory=dict)
     engine_version: str | None = None
     plan_free_gib: float | None = None
 
@@ -106,10 +106,10 @@ def _assemble(inp, base, options, chosen, target, page_size):
         "reserve_needed_gib": _rounded(chosen.needed_gib) if base.before else None,
         "arguments": arguments,
         "environment": environment,
-        "values": values,
+        "decided": values,
         "min_headroom_gib": values["min_headroom_gib"],
         "min_least_free_gib": values["min_least_free_gib"],
-        "keys": inp.keys or known.keys_for(inp, arguments, environment),
+        "quantity_keys": inp.keys or known.keys_for(inp, arguments, environment),
         "engine_version": inp.engine_version,
         "plan_free_gib": _rounded(base.plan_free_gib),
         "missing": list(base.missing),

@@ -292,14 +292,14 @@ def table(inp, base, chosen, result):
             _line(
                 "headroom at ready",
                 _gib(result.predicted_headroom_gib),
-                "floor " + _gib(result.values["min_headroom_gib"]),
+                "floor " + _gib(result.decided["min_headroom_gib"]),
             )
         )
         lines.append(
             _line(
                 "least free under load",
                 _gib(result.predicted_least_free_gib),
-                "floor " + _gib(result.values["min_least_free_gib"]),
+                "floor " + _gib(result.decided["min_least_free_gib"]),
             )
         )
     lines.append(

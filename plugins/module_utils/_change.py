@@ -5,9 +5,10 @@
 
 Private to the gpufleet.sglang collection; may change at any time.
 
-One change holds all attempts of a run. It is opened by the snapshot of what was there, and closed when the outcome is on
-the host. A change that is found open was interrupted: the next run puts the snapshot back, or finds it proven.
+One change holds all attempts of a run. It is opened by the snapshot of what was there, and closed when the outcome is
+on the host. A change that is found open was interrupted: the next run puts the snapshot back, or finds it proven.
 """
+
 from __future__ import annotations
 
 import os
@@ -17,7 +18,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _snapshot, 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import request_hash
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_data
 from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import outcome
-from ansible_collections.gpufleet.sglang.plugins.module_utils._proof import Store, lease_refusal
+from ansible_collections.gpufleet.sglang.plugins.module_utils._proof import RUN_DIR, Store, lease_refusal
 from ansible_collections.gpufleet.sglang.plugins.module_utils._service import describe
 
 
@@ -28,7 +29,7 @@ class Refused(Exception):
 class Instance:
     """One instance on its host: its units, its files and what is remembered of it."""
 
-    def __init__(self, run_command, name, unit, state_dir, adopt_unit=None, run_dir="/run/sglang", proc_root="/proc"):
+    def __init__(self, run_command, name, unit, state_dir, adopt_unit=None, run_dir=RUN_DIR, proc_root="/proc"):
         self.run_command = run_command
         self.name = name
         self.unit = unit
@@ -140,7 +141,8 @@ class Instance:
             wanted = names[-1] if names else None
         if wanted not in manifests:
             raise Refused(
-                "Expected a backup of the instance %s to go back to, found %s; choose one with sglang_server_rollback_to."
+                "Expected a backup of the instance %s to go back to, found %s; "
+                "choose one with sglang_server_rollback_to."
                 % (self.name, "these: " + ", ".join(names) if names else "none")
             )
         return manifests[wanted]
@@ -190,11 +192,16 @@ class Instance:
             "values": values,
             "config_hash": values.get("config_hash"),
             "request_hash": request_hash(request),
-            "predicted": {name: plan.get(name) for name in ("predicted_tokens", "predicted_tokens_low", "predicted_headroom_gib")},
+            "predicted": {
+                name: plan.get(name) for name in ("predicted_tokens", "predicted_tokens_low", "predicted_headroom_gib")
+            },
             "startup": startup,
             "soak": soak,
             "invocation_id": ready.get("invocation_id"),
-            "seconds": {name: ready.get(name) for name in ("waited_seconds", "seconds_after_ready_line", "seconds_after_fatal_line")},
+            "seconds": {
+                name: ready.get(name)
+                for name in ("waited_seconds", "seconds_after_ready_line", "seconds_after_fatal_line")
+            },
             "measurement": _verdict.measurement(ready, soak, plan),
             "death": _verdict.death(judged["failure"], plan, startup),
         }
@@ -248,7 +255,7 @@ class Instance:
 
 
 def _pool_floor_tokens(pool_tokens, target_tokens):
-    """Pool from which a later start-up of the same configuration is accepted as the same: its promise. Without a promise
+    """Pool from which a later start-up of the same configuration is accepted as the same: its promise. Without one
     it is 2% under what was measured, because two starts of one configuration differ by their noise."""
     if pool_tokens is None:
         return None

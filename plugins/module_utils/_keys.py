@@ -5,6 +5,7 @@
 
 Private to the gpufleet.sglang collection; may change at any time.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -15,7 +16,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import can
 QUANTITIES = ("weights", "cell", "activation")
 
 # Which quantities an argument of SGLang can change. An argument that is not listed matters to all of them.
-# Source: SGLang 0.4.3 to 0.5.23, model_runner, pool_configurator and server_args: what enters weights, cell and the rest.
+# Source: SGLang 0.4.3 to 0.5.23, model_runner, pool_configurator, server_args: what enters weights, cell and rest.
 ARGUMENT_MATTERS_TO = {
     # identity and access: nothing of it reaches device memory
     "host": (),
@@ -83,7 +84,7 @@ ALLOCATOR_NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
 def _plain(data):
-    """Numbers and booleans lose the spelling that a template gave them: controllers differ in whether "{{ 5 }}" is text."""
+    """Numbers and booleans lose the spelling of a template: controllers differ in whether "{{ 5 }}" is text."""
     if isinstance(data, dict):
         return {str(key): _plain(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
@@ -151,4 +152,6 @@ def request_hash(request):
 def config_hash(arguments, environment, engine_version):
     """Digest of what a start hands to the process. It stands in the process' own environment, so that the running
     invocation itself tells which configuration it runs."""
-    return digest({"arguments": canonical_arguments(arguments or {}), "environment": environment or {}, "version": engine_version})
+    return digest(
+        {"arguments": canonical_arguments(arguments or {}), "environment": environment or {}, "version": engine_version}
+    )

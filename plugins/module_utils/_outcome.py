@@ -5,6 +5,7 @@
 
 Private to the gpufleet.sglang collection; may change at any time.
 """
+
 from __future__ import annotations
 
 # What a way back ended in, by what its start-up showed.
@@ -31,7 +32,9 @@ def _serving_sentence(serving, state, back):
     where = "%s serves on port %s" % (serving["unit"], serving["port"])
     if state in (RESTORED, DEGRADED):
         pool = ((back.get("ready") or {}).get("startup") or {}).get("pool_tokens")
-        what = {"proof": "the last proven configuration", "baseline": "what served before"}.get(back.get("kind"), "what was there before")
+        what = {"proof": "the last proven configuration", "baseline": "what served before"}.get(
+            back.get("kind"), "what was there before"
+        )
         tail = " with less than its record" if state == DEGRADED else ""
         return "%s again: %s%s%s." % (where, what, ", pool %s tokens" % pool if pool else "", tail)
     return where + "."
@@ -77,7 +80,12 @@ def _message(instance, step, last, result, back, proof):
     if action == "planned":
         return "%s: %s" % (instance, reason)
     if result["success"]:
-        text = "%s: %s, pool %s tokens at fraction %s." % (instance, result["verdict"], (proof or {}).get("pool_tokens"), (proof or {}).get("fraction"))
+        text = "%s: %s, pool %s tokens at fraction %s." % (
+            instance,
+            result["verdict"],
+            (proof or {}).get("pool_tokens"),
+            (proof or {}).get("fraction"),
+        )
         if result["verdict"] == "holds":
             text += " It was not put under load (sglang_server_soak: none), so it is not proven."
         return text

@@ -14,6 +14,7 @@ Layout below the state directory (default ``/var/lib/sglang``)::
 
 A file is replaced whole (written beside, then renamed), so that an interruption leaves the old one or the new one.
 """
+
 from __future__ import annotations
 
 import json
@@ -22,7 +23,10 @@ import shutil
 import tempfile
 import time
 
-LEASE_SECONDS = 1800
+RUN_DIR = "/run/sglang"
+
+# Longer than any task of a run takes between two renewals; a run that was killed keeps others waiting no longer than this.
+LEASE_SECONDS = 180
 
 
 class Unreadable(ValueError):
@@ -65,7 +69,7 @@ def read_json(path):
 class Store:
     """What one instance remembers on its host."""
 
-    def __init__(self, state_dir, instance, run_dir="/run/sglang"):
+    def __init__(self, state_dir, instance, run_dir=RUN_DIR):
         self.directory = os.path.join(state_dir, instance)
         self.backup_directory = os.path.join(self.directory, "backup")
         self._proof = os.path.join(self.directory, "proof.json")
@@ -167,9 +171,24 @@ class Store:
             os.unlink(self._lease)
 
 
+def renew_lease(lease, seconds=0.0, run_dir=RUN_DIR):
+    """Keep the lease of a run that goes on; another run's lease, or none, is left as it is.
+
+    :arg lease: ``{"instance", "run_id"}``, or None when the caller holds none.
+    :arg seconds: how long the caller will be busy before the next renewal.
+    """
+    if not lease:
+        return
+    store = Store("", lease["instance"], run_dir)
+    held = store.lease()
+    if held and held["run_id"] == lease["run_id"]:
+        store.take_lease(lease["run_id"], held["who"], seconds + LEASE_SECONDS)
+
+
 def lease_refusal(instance, held):
     """The one sentence for a second controller."""
     return (
         "Expected the instance %s to be free, found it leased by %s for another %d s; wait for that run, or remove "
-        "/run/sglang/%s.lease when it is gone." % (instance, held.get("who"), held["expires_at"] - time.time(), instance)
+        "/run/sglang/%s.lease when it is gone."
+        % (instance, held.get("who"), held["expires_at"] - time.time(), instance)
     )

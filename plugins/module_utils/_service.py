@@ -7,6 +7,7 @@ Private to the gpufleet.sglang collection; may change at any time.
 
 ``run_command`` is ``AnsibleModule.run_command``; ``/proc`` is read directly.
 """
+
 from __future__ import annotations
 
 import os
@@ -49,7 +50,7 @@ def _read_bytes(path):
 def _port_of(argv):
     for position, word in enumerate(argv):
         if word.startswith("--port="):
-            return int(word[len("--port="):])
+            return int(word[len("--port=") :])
         if word == "--port" and position + 1 < len(argv):
             return int(argv[position + 1])
     return DEFAULT_PORT
@@ -90,7 +91,9 @@ def read_process(pid, proc_root="/proc"):
     if not pid:
         return {}
     directory = os.path.join(proc_root, str(pid))
-    argv = [word.decode("utf-8", "replace") for word in _read_bytes(os.path.join(directory, "cmdline")).split(b"\0") if word]
+    argv = [
+        word.decode("utf-8", "replace") for word in _read_bytes(os.path.join(directory, "cmdline")).split(b"\0") if word
+    ]
     if not argv:
         return {}
     memory_kib = sum(_private_kib(process, proc_root) for process in descendants(pid, proc_root))

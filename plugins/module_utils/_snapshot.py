@@ -5,6 +5,7 @@
 
 Private to the gpufleet.sglang collection; may change at any time.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -63,7 +64,7 @@ def put_back(directory, manifest):
 
 
 def _replace(source, entry):
-    """Put one stored file in place; readable by root only until owner and mode are what they were (it may hold a key)."""
+    """Put one stored file in place; root's alone until owner and mode are what they were (it may hold a key)."""
     temporary = entry["path"] + ".way-back"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as target, open(source, "rb") as stored:

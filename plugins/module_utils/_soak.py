@@ -16,6 +16,9 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._failures import MEMORY_KINDS
+from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import VERDICT_BY_DIRECTION
+
 # SGLang 0.5.23 (srt/managers/tp_worker.py, managers/utils.py): a prompt must be shorter than
 # min(context, pool) - 1 - 5, and prompt plus answer at most min(context, pool) - 1.
 _RESERVED_TOKENS = 8
@@ -26,6 +29,9 @@ NEAR_SHARE = 0.9
 # Share of the pool up to which unique prompts fill the cache.
 FILL_SHARE = 0.95
 
+# A GPU is busy with a prompt of 128 tokens for hardly less time than with one of 1,280.
+PROBE_ALLOWANCE = 10.0
+
 # Special tokens (begin, end, image, tools) stand at both ends of all known vocabularies; ids from between are plain.
 _PLAIN_IDS = (0.1, 0.9)
 
@@ -33,9 +39,6 @@ _PLAIN_IDS = (0.1, 0.9)
 RETRACTION = re.compile(r"KV cache pool is full\. Retract requests\.|Decode out of memory happened\.")
 
 _SYLLABLES = ("ba", "ce", "di", "fo", "gu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "wu", "za")
-
-MEMORY_KINDS = ("oom_weights", "oom_graph_capture", "oom_prefill", "oom_decode", "kv_pool_too_small")
-_VERDICT_BY_DIRECTION = {"lower": "unsafe", "raise": "short"}
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,7 @@ def plan_phases(profile, context_tokens, pool_tokens, limits):
     fill = max(int(pool_tokens * FILL_SHARE) // longest - 1, 0) if pool_tokens else 0
     wave_longest = longest_prompt_tokens(context_tokens, pool_tokens, answer)
     phases = [
-        Phase("probe", (max(min(256, longest // 4), 1),), 1, few, 1.0, must=True),
+        Phase("probe", (max(min(128, longest // 8), 1),), 1, few, 1.0, must=True),
         Phase("context", (longest,), 1, few, 1.0, must=True),
         Phase("fill", (longest,) * fill, min(limits.concurrency, 2), few, 0.6 if full else 0.45),
         Phase("ladder", ladder(longest, 6 if full else 4), 1, few, 0.8 if full else 0.65),
@@ -202,11 +205,11 @@ def first_bound(limits, elapsed_seconds, requests, prompt_tokens):
 def too_short_for(tokens, tokens_per_second, seconds_left):
     """How many seconds a prompt would take when that is surely more than is left, else None.
 
-    A short prompt underestimates the speed of a long one, so four times its speed is allowed before giving up.
+    A short prompt underestimates the speed of a long one, so many times its speed is allowed before giving up.
     """
     if not tokens_per_second:
         return None
-    expected = tokens / (4.0 * tokens_per_second)
+    expected = tokens / (PROBE_ALLOWANCE * tokens_per_second)
     return expected if expected > seconds_left else None
 
 
@@ -373,7 +376,7 @@ def _end(verdict, reason, advice=None, kind="no_evidence"):
 def _dead(failure):
     verdict = "failed"
     if failure.get("kind") in MEMORY_KINDS:
-        verdict = _VERDICT_BY_DIRECTION.get(failure.get("direction"), "failed")
+        verdict = VERDICT_BY_DIRECTION.get(failure.get("direction"), "failed")
     during = ""
     if failure.get("request"):
         during = " on a prompt of {wanted_tokens} tokens (phase {phase})".format(**failure["request"])

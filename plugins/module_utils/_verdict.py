@@ -7,6 +7,7 @@ Private to the gpufleet.sglang collection; may change at any time.
 
 Everything here is pure: dictionaries in, dictionaries out. Nothing fails for a verdict; the role's last task does.
 """
+
 from __future__ import annotations
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._failures import MEMORY_KINDS
@@ -29,10 +30,13 @@ def judge_ready(startup, failure, target_tokens=None, min_headroom_gib=None):
     :arg min_headroom_gib: floor of the headroom at ready in GiB, or None for no floor.
     :returns: ``{"verdict": "holds" | "short" | "unsafe" | "failed", "reason": one sentence}``.
     """
+    if failure and failure["kind"] in LEFT_RUNNING_KINDS:
+        return {"verdict": "failed", "reason": "Nothing is proven: %s" % (failure.get("evidence") or "").strip()}
     if failure:
         return {
             "verdict": "failed",
-            "reason": "The server did not come up: %s (%s)." % (failure["kind"], (failure.get("evidence") or "").strip()),
+            "reason": "The server did not come up: %s (%s)."
+            % (failure["kind"], (failure.get("evidence") or "").strip()),
         }
     pool = startup.get("pool_tokens")
     if pool is None:
@@ -40,13 +44,15 @@ def judge_ready(startup, failure, target_tokens=None, min_headroom_gib=None):
     if target_tokens is not None and pool < target_tokens:
         return {
             "verdict": "short",
-            "reason": "The pool holds %d tokens, %d short of the target of %d." % (pool, target_tokens - pool, target_tokens),
+            "reason": "The pool holds %d tokens, %d short of the target of %d."
+            % (pool, target_tokens - pool, target_tokens),
         }
     headroom = startup.get("headroom_gib")
     if min_headroom_gib is not None and headroom is None:
         return {
             "verdict": "failed",
-            "reason": "The start-up does not tell its headroom, so the floor of %.2f GiB is not proven." % min_headroom_gib,
+            "reason": "The start-up does not tell its headroom, so the floor of %.2f GiB is not proven."
+            % min_headroom_gib,
         }
     if min_headroom_gib is not None and headroom < min_headroom_gib:
         return {
@@ -62,20 +68,25 @@ def judge_attempt(ready, soak):
 
     :arg ready: result of ``server_ready``.
     :arg soak: result of ``server_soak``; empty when the soak did not run.
-    :returns: ``{"verdict": "proven" | "holds" | "short" | "unsafe" | "failed", "reason": one sentence, "failure": dict | None}``.
+    :returns: ``{"verdict": proven | holds | short | unsafe | failed, "reason": one sentence, "failure": dict | None}``.
         ``holds`` is the end of an attempt only when the soak was switched off.
     """
     failure = ready.get("failure") or (soak or {}).get("failure")
     if failure and failure.get("kind") in MEMORY_KINDS and failure.get("direction") in VERDICT_BY_DIRECTION:
         return {
             "verdict": VERDICT_BY_DIRECTION[failure["direction"]],
-            "reason": "Memory ran out in phase %s: %s" % (failure.get("phase") or "unknown", (failure.get("evidence") or "").strip()),
+            "reason": "Memory ran out in phase %s: %s"
+            % (failure.get("phase") or "unknown", (failure.get("evidence") or "").strip()),
             "failure": failure,
         }
     if ready.get("verdict") != "holds":
         return {"verdict": ready.get("verdict") or "failed", "reason": ready.get("reason") or "", "failure": failure}
     if not soak:
-        return {"verdict": "holds", "reason": "%s No load was put on it." % (ready.get("reason") or ""), "failure": None}
+        return {
+            "verdict": "holds",
+            "reason": "%s No load was put on it." % (ready.get("reason") or ""),
+            "failure": None,
+        }
     return {"verdict": soak.get("verdict") or "failed", "reason": soak.get("reason") or "", "failure": failure}
 
 
@@ -84,13 +95,21 @@ def measurement(ready, soak, plan):
     startup = ready.get("startup") or {}
     if startup.get("pool_tokens") is None:
         return None
-    taught = ("pool_tokens", "free_before_load_gib", "free_after_load_gib", "weights_gib", "kv_gib", "headroom_gib", "graph_gib")
+    taught = (
+        "pool_tokens",
+        "free_before_load_gib",
+        "free_after_load_gib",
+        "weights_gib",
+        "kv_gib",
+        "headroom_gib",
+        "graph_gib",
+    )
     result = {name: startup.get(name) for name in taught}
     least = [value for value in ((soak or {}).get("least_free_gib") or {}).values() if value is not None]
     arguments = plan.get("arguments") or {}
     result.update(
         origin="host",
-        keys=plan.get("keys") or {},
+        keys=plan.get("quantity_keys") or {},
         engine_version=plan.get("engine_version"),
         fraction=plan.get("fraction"),
         cap_tokens=plan.get("cap_tokens"),
@@ -125,7 +144,7 @@ def death(failure, plan, startup):
         "wanted_gib": round(wanted_mib / 1024.0, 3),
         "at": failure.get("at"),
         "figures": figures,
-        "keys": plan.get("keys") or {},
+        "keys": plan.get("quantity_keys") or {},
         "reason": "%s in phase %s wanted %.0f MiB with %.0f MiB free."
         % (failure["kind"], failure.get("phase"), wanted_mib, free_mib or 0.0),
     }
@@ -175,11 +194,16 @@ def _first_step(plan, server, settings):
         return _step("refuse", plan["refusal"])
     if plan.get("feasible") is None and settings.get("look_only"):
         needed = ", ".join(plan.get("missing") or ["more than it was given"])
-        return _step("try", "No proof for what is declared; the plan still needs %s." % needed, values_of_plan(plan, engine_version))
+        return _step(
+            "try",
+            "No proof for what is declared; the plan still needs %s." % needed,
+            values_of_plan(plan, engine_version),
+        )
     if plan.get("feasible") is None and not settings.get("allow_unproven_plan"):
         return _step(
             "refuse",
-            "The plan needs %s, which is not known; give it as a variable, or set sglang_server_allow_unproven_plan: true."
+            "The plan needs %s, which is not known; give it as a variable, "
+            "or set sglang_server_allow_unproven_plan: true."
             % ", ".join(plan.get("missing") or ["more than it was given"]),
             values_of_plan(plan, engine_version),
         )
@@ -220,5 +244,7 @@ def _step_after(plan, attempts, settings):
 def _step_after_failure(last, failure, attempts):
     retried = len(attempts) > 1 and attempts[-2].get("config_hash") == last.get("config_hash")
     if failure.get("transient") and not retried:
-        return _step("try", "%s This can pass: one more start, unchanged." % last.get("reason"), last.get("values") or {})
+        return _step(
+            "try", "%s This can pass: one more start, unchanged." % last.get("reason"), last.get("values") or {}
+        )
     return _step("back", last.get("reason") or "The server did not come up.")

@@ -7,6 +7,7 @@ Private to the gpufleet.sglang collection; may change at any time.
 
 Sources: systemd.service(5) "Command lines", systemd.exec(5) "EnvironmentFile=", systemd.syntax(7) "Quoting".
 """
+
 from __future__ import annotations
 
 import difflib
@@ -25,7 +26,9 @@ _FILE_ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("`", "\\`"), ("$", "\\$"))
 def _one_line(text, what):
     for character, name in (("\n", "a line break"), ("\r", "a carriage return"), ("\0", "a NUL")):
         if character in text:
-            raise ValueError("Expected %s on one line, found %s in it; remove it from the value %r." % (what, name, text))
+            raise ValueError(
+                "Expected %s on one line, found %s in it; remove it from the value %r." % (what, name, text)
+            )
     return text
 
 
@@ -86,6 +89,11 @@ def instance_settings(defaults, overrides):
         near = difflib.get_close_matches(unknown[0], list(defaults), 1)
         raise ValueError(
             "Expected settings of an instance in sglang_server_instances, found %r; %s."
-            % (unknown[0], "did you mean %r" % near[0] if near else "see the variables of the role sglang_server without their prefix")
+            % (
+                unknown[0],
+                "did you mean %r" % near[0]
+                if near
+                else "see the variables of the role sglang_server without their prefix",
+            )
         )
     return dict(defaults, **overrides)

@@ -202,7 +202,8 @@ options:
     default: false
   look_only:
     description:
-      - The step is asked for to be shown, not to be taken. What is not known yet, because engine or model are not there, is no refusal then.
+      - The step is asked for to be shown, not to be taken.
+        What is not known yet, because engine or model are not there, is no refusal then.
     type: bool
     default: false
   max_attempts:
@@ -435,13 +436,13 @@ environment:
   description: The environment of the server, the declared one and the allocator where it was decided.
   returned: success
   type: dict
-values:
+decided:
   description:
     - The decided values under the names of the options, among them the floors C(min_headroom_gib) and
       C(min_least_free_gib).
   returned: success
   type: dict
-keys:
+quantity_keys:
   description: Keys of the planned configuration by quantity.
   returned: success
   type: dict

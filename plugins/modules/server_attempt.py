@@ -11,9 +11,10 @@ version_added: 0.1.0
 author:
   - gpufleet.sglang authors (@gpufleet)
 description:
-  - With O(state=judged) it passes the verdict on one configuration that was tried, appends it to the attempts of the instance,
-    and stores the proof when it is one.
-  - With O(state=closed) it closes the change, so that the next run finds nothing to finish or to undo, and says what the run came to.
+  - With O(state=judged) it passes the verdict on one configuration that was tried, appends it
+    to the attempts of the instance, and stores the proof when it is one.
+  - With O(state=closed) it closes the change, so that the next run finds nothing to finish or to undo,
+    and says what the run came to.
   - It never fails for a verdict. The verdict is data.
 extends_documentation_fragment:
   - gpufleet.sglang.attributes
@@ -116,7 +117,8 @@ attempt:
   type: dict
 outcome:
   description:
-    - What the run came to (RV(ignore:success), RV(ignore:verdict), RV(ignore:message) for a person, RV(ignore:serving) now,
+    - What the run came to (RV(ignore:success), RV(ignore:verdict), RV(ignore:message) for a person,
+      RV(ignore:serving) now,
       RV(ignore:way_back), number of RV(ignore:attempts), RV(ignore:pool_tokens), RV(ignore:fraction)).
   returned: O(state=closed)
   type: dict

@@ -11,7 +11,8 @@ version_added: 0.1.0
 author:
   - gpufleet.sglang authors (@gpufleet)
 description:
-  - Looks at the unit, at the process behind it, and at what was remembered of the instance (proof, attempts, open change, backups).
+  - Looks at the unit, at the process behind it, and at what was remembered of the instance
+    (proof, attempts, open change, backups).
   - Which configuration the running invocation has is read from the environment of its process, not from files.
 extends_documentation_fragment:
   - gpufleet.sglang.attributes

@@ -98,6 +98,19 @@ options:
     type: str
     choices: [auto, none]
     default: auto
+  lease:
+    description:
+      - The lease that this run holds on an instance, renewed while the task goes on.
+    type: dict
+    suboptions:
+      instance:
+        description: Name of the instance.
+        type: str
+        required: true
+      run_id:
+        description: Names the run.
+        type: str
+        required: true
   fail_on_verdict:
     description: Fail for every verdict other than V(holds). With V(false) the verdict is only returned.
     type: bool
@@ -253,7 +266,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _follow, _host, _ready_run
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _follow, _host, _proof, _ready_run
 
 SLICE_OPTIONS = {
     "invocation_id": {"type": "str"},
@@ -279,6 +292,10 @@ ARGUMENT_SPEC = {
     "poll_seconds": {"type": "float", "default": 0.5},
     "slice_seconds": {"type": "float", "default": 10},
     "journal": {"type": "str", "choices": ["auto", "none"], "default": "auto"},
+    "lease": {
+        "type": "dict",
+        "options": {"instance": {"type": "str", "required": True}, "run_id": {"type": "str", "required": True}},
+    },
     "fail_on_verdict": {"type": "bool", "default": True},
     "slice": {"type": "dict", "options": SLICE_OPTIONS},
 }
@@ -319,6 +336,8 @@ def main():
             reason="Would wait up to {timeout_seconds:.0f} s for {unit}: its pool, its ready line, and a completion "
             "on {host} port {port}.".format(**params),
         )
+    # The action comes back for each slice; without it this one call is the whole wait.
+    _proof.renew_lease(params["lease"], 0.0 if params["slice"] else params["timeout_seconds"])
     address = _host.address_of(module, params)
     part = params["slice"] or {}
     follower = _follow.Follower(

@@ -13,7 +13,8 @@ author:
 description:
   - With O(state=taken) it copies the files of the instance and the state of its units, and opens a change.
     A change that is open already keeps its first snapshot, so that several attempts have one way back.
-  - With O(state=restored) it puts files and proof back as they were and says which units have to be stopped and started for it.
+  - With O(state=restored) it puts files and proof back as they were and says which units have to be stopped
+    and started for it.
     It starts and stops nothing itself.
 extends_documentation_fragment:
   - gpufleet.sglang.attributes
@@ -48,7 +49,8 @@ options:
     default: []
   backup:
     description:
-      - What to put back. V(change) is what the open change replaced, V(previous) the newest backup, anything else a backup's name.
+      - What to put back. V(change) is what the open change replaced, V(previous) the newest backup,
+        anything else a backup's name.
     type: str
     default: change
   run_id:
@@ -96,7 +98,8 @@ changed_files:
   elements: str
 units:
   description:
-    - What the way back means for each unit (RV(ignore:name), whether it is to be RV(ignore:active) and RV(ignore:enabled),
+    - What the way back means for each unit (RV(ignore:name), whether it is to be RV(ignore:active)
+      and RV(ignore:enabled),
       whether it has to RV(ignore:stop) or to RV(ignore:restart) for it, its RV(ignore:port)).
   returned: O(state=restored)
   type: list
@@ -136,7 +139,12 @@ def restored(module, instance):
         "changed_files": changed_files,
         "units": units,
         "proof": manifest["proof"],
-        "diff": {"before_header": "files that differ", "before": lines, "after_header": "backup " + manifest["name"], "after": ""},
+        "diff": {
+            "before_header": "files that differ",
+            "before": lines,
+            "after_header": "backup " + manifest["name"],
+            "after": "",
+        },
     }
 
 

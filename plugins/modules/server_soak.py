@@ -110,6 +110,19 @@ options:
     description: Path of C(nvidia-smi).
     type: str
     default: nvidia-smi
+  lease:
+    description:
+      - The lease that this run holds on an instance, renewed while the task goes on.
+    type: dict
+    suboptions:
+      instance:
+        description: Name of the instance.
+        type: str
+        required: true
+      run_id:
+        description: Names the run.
+        type: str
+        required: true
   fail_on_verdict:
     description: Fail for every verdict other than V(proven). With V(false) the verdict is only returned.
     type: bool
@@ -239,7 +252,7 @@ import traceback
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _host, _soak, _soak_run
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _host, _proof, _soak, _soak_run
 
 try:
     import requests
@@ -268,6 +281,10 @@ ARGUMENT_SPEC = {
     "device": {"type": "str", "choices": ["cuda", "cpu"], "default": "cuda"},
     "boards": {"type": "list", "elements": "int", "default": []},
     "nvidia_smi": {"type": "str", "default": "nvidia-smi"},
+    "lease": {
+        "type": "dict",
+        "options": {"instance": {"type": "str", "required": True}, "run_id": {"type": "str", "required": True}},
+    },
     "fail_on_verdict": {"type": "bool", "default": True},
 }
 
@@ -297,6 +314,7 @@ def main():
         module.exit_json(changed=False, verdict=None, reason=reason)
     if REQUESTS_ERROR:
         module.fail_json(msg=missing_required_lib("requests"), exception=REQUESTS_ERROR)
+    _proof.renew_lease(params["lease"], params["seconds"])
     job = _soak_run.Job(
         address=_host.address_of(module, params),
         run_command=_host.runner_of(module),

@@ -1,4 +1,5 @@
 """What the host itself says after the deployment."""
+
 from __future__ import annotations
 
 import json
@@ -12,7 +13,9 @@ TARGET_TOKENS = 20000
 
 @pytest.fixture(scope="module")
 def properties(host):
-    names = "ActiveState,UnitFileState,InvocationID,MainPID,KillMode,Type,Restart,NRestarts,LimitNOFILE,User,ExecStart,DropInPaths"
+    names = (
+        "ActiveState,UnitFileState,InvocationID,MainPID,KillMode,Type,Restart,NRestarts,LimitNOFILE,User,DropInPaths"
+    )
     with host.sudo():
         text = host.check_output("systemctl show %s --property=%s" % (UNIT, names))
     return dict(line.split("=", 1) for line in text.splitlines())

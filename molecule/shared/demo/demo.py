@@ -6,6 +6,7 @@
 Every act runs a playbook of the installed release archive as a user would, and is checked by what the host itself says
 afterwards. Ends with exit status 1 when an act did not show what it is there to show.
 """
+
 from __future__ import annotations
 
 import json
@@ -41,13 +42,24 @@ class Play:
     """One run of a playbook of the collection: its exit status, its seconds and what it printed."""
 
     def __init__(self, name, **variables):
-        command = ["ansible-playbook", "gpufleet.sglang." + name, "-i", str(CHECKOUT / "inventories/demo"), "-i", inventory()]
+        command = [
+            "ansible-playbook",
+            "gpufleet.sglang." + name,
+            "-i",
+            str(CHECKOUT / "inventories/demo"),
+            "-i",
+            inventory(),
+        ]
         if variables:
             command += ["-e", json.dumps(variables)]
-        say("$ " + " ".join("'%s'" % word if " " in word else word for word in command).replace(str(CHECKOUT) + "/", ""))
+        say(
+            "$ " + " ".join("'%s'" % word if " " in word else word for word in command).replace(str(CHECKOUT) + "/", "")
+        )
         began = time.monotonic()
         lines = []
-        with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        with subprocess.Popen(
+            command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
             for line in process.stdout:
                 lines.append(line)
                 say("  " + line.rstrip())
@@ -65,7 +77,9 @@ _INVENTORY = []
 
 def inventory():
     if not _INVENTORY:
-        _INVENTORY.append(subprocess.run([HOSTS, "inventory"], check=True, text=True, stdout=subprocess.PIPE).stdout.strip())
+        _INVENTORY.append(
+            subprocess.run([HOSTS, "inventory"], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
+        )
     return _INVENTORY[0]
 
 
@@ -144,7 +158,11 @@ def main():
         return finish(checks, began, [])
     answer = ask("The capital of France is")
     checks.add('"The capital of France is ..."', "Paris" in answer, answer)
-    checks.add("predicted blind against real pool (most %.0f%%)" % (MOST_ERROR_BLIND * 100), abs(error_of(tried[0])) <= MOST_ERROR_BLIND, compare(tried[0]))
+    checks.add(
+        "predicted blind against real pool (most %.0f%%)" % (MOST_ERROR_BLIND * 100),
+        abs(error_of(tried[0])) <= MOST_ERROR_BLIND,
+        compare(tried[0]),
+    )
     proven = invocation()
 
     heading("3. The same again: nothing to do, no restart")
@@ -154,18 +172,32 @@ def main():
 
     heading("4. A promise that cannot fit: refused before any restart")
     play = Play("deploy", sglang_server_min_headroom_gib=floor, sglang_server_target_tokens=50000000)
-    checks.add("refused, saying what would fit", play.status != 0 and "refused before any restart" in play.text, "exit status %d" % play.status)
+    checks.add(
+        "refused, saying what would fit",
+        play.status != 0 and "refused before any restart" in play.text,
+        "exit status %d" % play.status,
+    )
     checks.add("no restart", invocation() == proven, "the same invocation serves")
 
     heading("5. An argument that this SGLang does not know: refused before any restart")
-    play = Play("deploy", sglang_server_min_headroom_gib=floor, sglang_server_arguments_host={"enable-warp-drive": True})
-    checks.add("refused, naming it", play.status != 0 and "enable-warp-drive" in play.text, "exit status %d" % play.status)
+    play = Play(
+        "deploy", sglang_server_min_headroom_gib=floor, sglang_server_arguments_host={"enable-warp-drive": True}
+    )
+    checks.add(
+        "refused, naming it", play.status != 0 and "enable-warp-drive" in play.text, "exit status %d" % play.status
+    )
     checks.add("no restart", invocation() == proven, "the same invocation serves")
 
     heading("6. A value that only the start rejects: named in seconds, and the host goes back")
-    play = Play("deploy", sglang_server_min_headroom_gib=floor, sglang_server_arguments_host={"tokenizer-path": "/srv/models/nowhere"})
+    play = Play(
+        "deploy",
+        sglang_server_min_headroom_gib=floor,
+        sglang_server_arguments_host={"tokenizer-path": "/srv/models/nowhere"},
+    )
     failed = attempts()[-1]
-    checks.add("named from the journal", play.status != 0 and failed["failure"]["kind"] != "unknown", failed["failure"]["kind"])
+    checks.add(
+        "named from the journal", play.status != 0 and failed["failure"]["kind"] != "unknown", failed["failure"]["kind"]
+    )
     seconds = failed["seconds"]["seconds_after_fatal_line"]
     checks.add(
         "seconds from the fatal line to its name (most %.0f)" % MOST_SECONDS_AFTER_FATAL_LINE,
@@ -180,7 +212,11 @@ def main():
     tried = [attempt for attempt in attempts() if attempt["startup"].get("pool_tokens")]
     last = tried[-1]
     checks.add("proven", last["verdict"] == "proven" and len(tried) > 1, last["reason"])
-    checks.add("predicted after one start against real pool (most %.0f%%)" % (MOST_ERROR_MEASURED * 100), abs(error_of(last)) <= MOST_ERROR_MEASURED, compare(last))
+    checks.add(
+        "predicted after one start against real pool (most %.0f%%)" % (MOST_ERROR_MEASURED * 100),
+        abs(error_of(last)) <= MOST_ERROR_MEASURED,
+        compare(last),
+    )
     slowest = max(attempt["seconds"]["seconds_after_ready_line"] for attempt in tried)
     checks.add(
         "seconds from SGLang's ready line to the end of server_ready (most %.0f)" % MOST_SECONDS_AFTER_READY_LINE,
@@ -216,7 +252,10 @@ def finish(checks, began, tried, deploy_seconds=None):
     for what, fine, found in checks.rows:
         say("  %s %-75s %s" % ("ok  " if fine else "MISS", what, found))
     missed = checks.missed()
-    say("\nDemo: %.0f s in all%s." % (time.monotonic() - began, ", first deployment %.0f s" % deploy_seconds if deploy_seconds else ""))
+    say(
+        "\nDemo: %.0f s in all%s."
+        % (time.monotonic() - began, ", first deployment %.0f s" % deploy_seconds if deploy_seconds else "")
+    )
     if missed:
         say("Demo failed: %s." % "; ".join(missed))
         return 1

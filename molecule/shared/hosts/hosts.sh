@@ -39,7 +39,7 @@ LABEL=gpufleet.sglang
 NAMESPACE=/run/gpufleet-sglang/mnt # the private mount namespace, where one is needed
 IMAGE_REPOSITORY=localhost/gpufleet-sglang-host
 PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,python3,python3-venv,ca-certificates,iproute2,procps
-PACKAGES+=,libnuma1,libgomp1 # what SGLang loads on a CPU
+PACKAGES+=,libnuma1,libgomp1,gcc,g++ # what SGLang loads on a CPU, and what takes long to install
 LIMIT_PROCESSES=10000
 
 say() { printf 'hosts: %s\n' "$*" >&2; }

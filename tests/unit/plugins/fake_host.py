@@ -1,11 +1,12 @@
 """A host for unit tests: answers of systemctl and a /proc of its own. It computes nothing that the product computes."""
+
 from __future__ import annotations
 
 HAND_MADE = {"state": "active", "enabled": "enabled", "pid": 100, "invocation": "a" * 32}
 
 
 class FakeHost:
-    """``units``: name -> {"state", "enabled", "pid", "invocation", "fragment"}; a unit that is not in it does not exist."""
+    """``units``: name -> {"state", "enabled", "pid", "invocation", "fragment"}; any other does not exist."""
 
     def __init__(self, root, units=None):
         self.units = units or {}

@@ -1,4 +1,5 @@
 """Run a module's main() in this process, as a task would, and return its result."""
+
 from __future__ import annotations
 
 import contextlib

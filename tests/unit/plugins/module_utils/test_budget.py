@@ -113,7 +113,7 @@ def test_the_ends_of_the_interval_are_where_they_must_be():
     chunk = answer.arguments["chunked-prefill-size"]
     fixed = reference(
         chunk_tokens=chunk,
-        arguments={"tp-size": 8, "cuda-graph-max-bs-decode": answer.values["decode_graph_batch"]},
+        arguments={"tp-size": 8, "cuda-graph-max-bs-decode": answer.decided["decode_graph_batch"]},
     )
     for fraction, works in (
         (answer.fraction_low, True),
@@ -224,7 +224,7 @@ def test_a_declared_context_beyond_the_model_is_refused():
 )
 def test_the_context_is_the_target_but_not_more_than_the_model_can(target, limit, context):
     answer = plan(reference(target_tokens=target, max_context_tokens=limit))
-    assert answer.values["context_tokens"] == context
+    assert answer.decided["context_tokens"] == context
     # What the model can take is not known: the engine is left to its own limit.
     assert answer.arguments.get("context-length") == (context if limit else None)
 
@@ -578,7 +578,7 @@ def test_a_death_under_another_lever_counts_by_what_the_table_missed():
     first = plan(reference(target_tokens=100000, max_running_requests=48))
     assert "chunked-prefill-size" not in first.arguments
     missed_gib = 8.0
-    death = {"reserve_needed_gib": first.reserve_needed_gib + missed_gib, "keys": first.keys}
+    death = {"reserve_needed_gib": first.reserve_needed_gib + missed_gib, "keys": first.quantity_keys}
     second = plan(reference(target_tokens=100000, max_running_requests=48, deaths=(death,)))
     assert second.feasible is True
     assert second.arguments.get("chunked-prefill-size") in (4096, 2048)
@@ -620,7 +620,7 @@ def test_an_allocator_of_the_user_is_left_alone():
 
 def test_a_death_still_counts_when_it_brings_in_the_allocator():
     first = plan(reference(target_tokens=150000))
-    death = dict(FRAGMENTED, reserve_needed_gib=first.reserve_needed_gib + 0.5, keys=first.keys)
+    death = dict(FRAGMENTED, reserve_needed_gib=first.reserve_needed_gib + 0.5, keys=first.quantity_keys)
     second = plan(reference(target_tokens=150000, deaths=(death,)))
     assert second.environment
     assert second.reserve_gib >= death["reserve_needed_gib"] - 1e-6
@@ -635,17 +635,17 @@ def test_floors_that_are_declared_take_the_place_of_the_computed_ones():
     plain = plan(reference(target_tokens=100000, chunk_tokens=2048))
     low = plan(reference(target_tokens=100000, chunk_tokens=2048, min_headroom_gib=0.5))
     high = plan(reference(target_tokens=100000, chunk_tokens=2048, min_least_free_gib=3.0))
-    assert low.values["min_headroom_gib"] == 0.5
+    assert low.decided["min_headroom_gib"] == 0.5
     assert low.reserve_needed_gib < plain.reserve_needed_gib < high.reserve_needed_gib
-    assert high.values["min_least_free_gib"] == 3.0
+    assert high.decided["min_least_free_gib"] == 3.0
     both = plan(reference(target_tokens=100000, chunk_tokens=2048, min_headroom_gib=0.5, min_least_free_gib=3.0))
     assert both.reserve_needed_gib == high.reserve_needed_gib
 
 
 def test_the_plan_expects_more_than_its_floors():
     answer = plan(reference())
-    assert answer.predicted_headroom_gib >= answer.values["min_headroom_gib"]
-    assert answer.predicted_least_free_gib >= answer.values["min_least_free_gib"]
+    assert answer.predicted_headroom_gib >= answer.decided["min_headroom_gib"]
+    assert answer.predicted_least_free_gib >= answer.decided["min_least_free_gib"]
 
 
 # ---------------------------------------------------------------------------

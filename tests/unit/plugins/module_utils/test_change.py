@@ -7,9 +7,20 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import va
 from ansible_collections.gpufleet.sglang.tests.unit.plugins.fake_host import FakeHost
 
 UNIT = "sglang-main.service"
-PLAN = {"arguments": {"tp-size": 8}, "environment": {}, "fraction": 0.93, "engine_version": "0.5.23", "keys": {}}
+PLAN = {
+    "arguments": {"tp-size": 8},
+    "environment": {},
+    "fraction": 0.93,
+    "engine_version": "0.5.23",
+    "quantity_keys": {},
+}
 STEP = {"action": "try", "values": values_of_plan(PLAN, "0.5.23")}
-READY = {"verdict": "holds", "reason": "Holds.", "invocation_id": "b" * 32, "startup": {"pool_tokens": 200000, "headroom_gib": 5.0}}
+READY = {
+    "verdict": "holds",
+    "reason": "Holds.",
+    "invocation_id": "b" * 32,
+    "startup": {"pool_tokens": 200000, "headroom_gib": 5.0},
+}
 SOAK = {"verdict": "proven", "reason": "Survived.", "least_free_gib": {"0": 3.0}}
 REQUEST = {"target_tokens": 200000}
 
@@ -24,18 +35,30 @@ class World:
 
     def instance(self, adopt_unit=None):
         return Instance(
-            self.host.run_command, "main", UNIT, str(self.root / "state"), adopt_unit, str(self.root / "run"), str(self.host.proc)
+            self.host.run_command,
+            "main",
+            UNIT,
+            str(self.root / "state"),
+            adopt_unit,
+            str(self.root / "run"),
+            str(self.host.proc),
         )
 
     def serve(self, pid=100, config_hash=None, invocation="a" * 32, unit=UNIT):
         self.host.units[unit] = {
-            "state": "active", "enabled": "enabled", "pid": pid, "invocation": invocation, "fragment": str(self.unit_file)
+            "state": "active",
+            "enabled": "enabled",
+            "pid": pid,
+            "invocation": invocation,
+            "fragment": str(self.unit_file),
         }
         environ = ["GPUFLEET_SGLANG_CONFIG=%s" % config_hash] if config_hash else []
         self.host.process(pid, ["python", "--port", "30001"], environ)
 
     def judge(self, instance, ready=None, soak=None, run_id="run"):
-        return instance.judge(run_id, 1, STEP, PLAN, ready or READY, SOAK if soak is None else soak, REQUEST, self.files)
+        return instance.judge(
+            run_id, 1, STEP, PLAN, ready or READY, SOAK if soak is None else soak, REQUEST, self.files
+        )
 
 
 @pytest.fixture
@@ -174,6 +197,8 @@ def test_a_second_run_is_refused_with_the_name_of_the_first(world):
 
 def test_no_key_reaches_the_attempts(world):
     instance = world.instance()
-    ready = dict(READY, verdict="failed", failure={"kind": "unknown", "evidence": "server_args=ServerArgs(api_key='canary-key')"})
+    ready = dict(
+        READY, verdict="failed", failure={"kind": "unknown", "evidence": "server_args=ServerArgs(api_key='canary-key')"}
+    )
     attempt = world.judge(instance, ready=ready, soak={})
     assert "canary-key" not in str(attempt)

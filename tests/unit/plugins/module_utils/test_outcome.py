@@ -72,4 +72,6 @@ def test_a_baseline_that_does_not_start_is_said():
 
 def test_a_rollback_says_what_serves():
     found = outcome("main", {"action": "back", "reason": "Rolled back to x."}, [], BACK, SERVING, PROOF)
-    assert found["rollback_message"].startswith("main: Rolled back to x. sglang-main.service serves on port 30000 again")
+    assert found["rollback_message"].startswith(
+        "main: Rolled back to x. sglang-main.service serves on port 30000 again"
+    )

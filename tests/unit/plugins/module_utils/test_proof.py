@@ -13,7 +13,13 @@ def store(tmp_path):
 
 
 def test_an_empty_store_remembers_nothing(store):
-    assert (store.proof(), store.attempts(), store.change(), store.backups(), store.lease()) == (None, [], None, [], None)
+    assert (store.proof(), store.attempts(), store.change(), store.backups(), store.lease()) == (
+        None,
+        [],
+        None,
+        [],
+        None,
+    )
 
 
 def test_a_proof_is_read_back_and_readable_by_root_alone(store):
@@ -70,6 +76,18 @@ def test_a_lease_keeps_a_second_run_away_and_expires(store):
     assert store.take_lease("b", "bob") is not None
     store.release_lease("a")
     assert store.take_lease("b", "bob") is None
+
+
+def test_a_run_that_goes_on_keeps_its_lease_and_no_other(store, tmp_path):
+    run_dir = str(tmp_path / "run")
+    _proof.renew_lease({"instance": "main", "run_id": "a"}, 0, run_dir)
+    assert store.lease() is None
+    store.take_lease("a", "ann", seconds=1)
+    _proof.renew_lease({"instance": "main", "run_id": "b"}, 1000, run_dir)
+    _proof.renew_lease(None, 1000, run_dir)
+    assert store.lease()["expires_at"] < _proof.time.time() + 2
+    _proof.renew_lease({"instance": "main", "run_id": "a"}, 1000, run_dir)
+    assert store.lease()["expires_at"] > _proof.time.time() + 1000
 
 
 def test_the_sentence_for_a_second_run_tells_who_and_the_way_out(store):

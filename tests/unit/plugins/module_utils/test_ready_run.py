@@ -27,6 +27,13 @@ RESTARTING = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _calls_take_no_time(monkeypatch):
+    """The played clock stands still while a real thread runs: calls are made at once instead."""
+    monkeypatch.setattr(_ready_run._Call, "start", lambda call: call.run())
+    monkeypatch.setattr(_ready_run._Call, "join", lambda call, timeout=None: None)
+
+
 def good_start(without=(), **changes):
     rows = [
         row

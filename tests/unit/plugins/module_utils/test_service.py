@@ -8,11 +8,15 @@ from ansible_collections.gpufleet.sglang.tests.unit.plugins.fake_host import Fak
 
 @pytest.fixture
 def host(tmp_path):
-    return FakeHost(tmp_path, {"sglang-main.service": {"state": "active", "enabled": "enabled", "pid": 100, "invocation": "a" * 32}})
+    return FakeHost(
+        tmp_path, {"sglang-main.service": {"state": "active", "enabled": "enabled", "pid": 100, "invocation": "a" * 32}}
+    )
 
 
 def test_a_unit_and_its_process(host):
-    host.process(100, ["python", "-m", "sglang.launch_server", "--port", "30001"], ["GPUFLEET_SGLANG_CONFIG=abc"], kib=1048576)
+    host.process(
+        100, ["python", "-m", "sglang.launch_server", "--port", "30001"], ["GPUFLEET_SGLANG_CONFIG=abc"], kib=1048576
+    )
     host.process(101, ["sglang::scheduler"], [], parent=100, kib=524288)
     host.process(102, ["bash"], [], parent=1, kib=99999999)
     found = _service.describe(host.run_command, "sglang-main.service", str(host.proc))

@@ -78,7 +78,13 @@ def test_the_first_bound(elapsed, requests, tokens, bound):
 
 @pytest.mark.parametrize(
     ("tokens", "speed", "left", "too_short"),
-    [(2000, 1000, 1.0, False), (200000, 1000, 20.0, True), (200000, None, 1.0, False), (4001, 1000, 1.0, True)],
+    [
+        (2000, 1000, 1.0, False),
+        (200001, 1000, 20.0, True),
+        (200000, None, 1.0, False),
+        (10001, 1000, 1.0, True),
+        (9999, 1000, 1.0, False),
+    ],
 )
 def test_a_bound_that_is_surely_too_short_is_not_waited_for(tokens, speed, left, too_short):
     assert (_soak.too_short_for(tokens, speed, left) is not None) is too_short

@@ -13,7 +13,7 @@ PLAN = {
     "arguments": {"mem-fraction-static": 0.93, "max-total-tokens": 200000},
     "environment": {},
     "engine_version": "0.5.23",
-    "keys": {"weights": "w"},
+    "quantity_keys": {"weights": "w"},
 }
 SETTINGS = {"request": REQUEST, "max_attempts": 3, "engine_version": "0.5.23"}
 OOM = {
