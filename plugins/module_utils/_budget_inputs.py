@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tab
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
 from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import keys as keys_of
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_tables import MODEL_DTYPES
 
 GIB = 2**30
 
@@ -296,10 +297,19 @@ def _draft_by_path(inp):
     return bool(inp.arguments.get("speculative-draft-model-path"))
 
 
+def _cast_factor(inp):
+    """Return the bytes in memory of one byte of the checkpoint: weights that are not quantised are cast to --dtype."""
+    geometry = inp.geometry or {}
+    stored = MODEL_DTYPES.get(str(geometry.get("dtype") or "").lower())
+    if stored is None or geometry.get("quantized") is not False:
+        return 1.0
+    return _kv.model_dtype(geometry, inp.arguments)[1] / stored[1]
+
+
 def _used_by_checkpoint(inp):
     """Weights from the bytes of the checkpoint, split over the ranks, as if nothing were replicated."""
     ranks = model_ranks(inp)
-    weights = inp.weight_bytes / ranks / GIB
+    weights = inp.weight_bytes * _cast_factor(inp) / ranks / GIB
     if _draft_by_path(inp) and version_at_least(inp.engine_version, "0.5.14"):
         weights += inp.draft_weight_bytes / ranks / GIB
     excess = excess_row(inp)

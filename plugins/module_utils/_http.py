@@ -68,6 +68,11 @@ class Address:
     def base_url(self):
         return f"http://{_reachable_host(self.host)}:{self.port}"
 
+    @property
+    def secrets(self):
+        """What no text may show."""
+        return (self.api_key,) if self.api_key else ()
+
 
 def _reachable_host(host):
     """The host to connect to for a bind address: any-addresses are reached by the loopback, IPv6 is bracketed."""

@@ -104,10 +104,11 @@ def kv_dtype(geometry, arguments, engine_version=None):
                 "kv_cache_quant_algo FP8 with SGLang 0.5.3", "it depends on the quantisation method there"
             )
         return "fp8_e4m3", 1
-    return _model_dtype(geometry, arguments)
+    return model_dtype(geometry, arguments)
 
 
-def _model_dtype(geometry, arguments):
+def model_dtype(geometry, arguments):
+    """Return (name, element bytes) of the type the model runs in: --dtype, else what the checkpoint states."""
     chosen = arguments.get("dtype")
     chosen = "auto" if chosen is None else str(chosen).strip().lower()
     if chosen == "auto":

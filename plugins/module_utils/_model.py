@@ -74,9 +74,15 @@ def read_geometry(config):
     geometry.update(figures_of(config, text, where, attention, defaults, notes))
     geometry["max_context_tokens"] = context_tokens(text)
     geometry["dtype"] = dtype_of(text) or dtype_of(config)
-    geometry["kv_cache_quant_algo"] = (quantization_of(config, text) or {}).get("kv_cache_quant_algo")
+    _note_quantization(geometry, quantization_of(config, text))
     geometry["notes"] = notes
     return geometry
+
+
+def _note_quantization(geometry, quantization):
+    """What of the quantisation decides memory: the KV type it asks for, and that weights keep their own types."""
+    geometry["kv_cache_quant_algo"] = (quantization or {}).get("kv_cache_quant_algo")
+    geometry["quantized"] = quantization is not None
 
 
 def _architecture(config):
@@ -223,7 +229,7 @@ def read_folder(path, overrides=None, require_geometry=True):
     weights = read_weights(path, geometry["layers"] if geometry else None, tied)
     quantization = quantization_of(config, text, _hf_quant_config(path))
     if geometry:
-        geometry["kv_cache_quant_algo"] = (quantization or {}).get("kv_cache_quant_algo")
+        _note_quantization(geometry, quantization)
     return {
         "geometry": geometry,
         "geometry_problem": problem,

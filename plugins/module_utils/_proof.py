@@ -25,7 +25,8 @@ import time
 
 RUN_DIR = "/run/sglang"
 
-# Longer than any task of a run takes between two renewals; a run that was killed keeps others waiting no longer than this.
+# Longer than any task of a run takes between two renewals; a run that was killed keeps others waiting no longer than
+# this.
 LEASE_SECONDS = 180
 
 

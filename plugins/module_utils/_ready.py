@@ -5,7 +5,7 @@
 
 Private to the gpufleet.sglang collection; may change at any time.
 
-Pure: a :class:`Sight` in, a :class:`Move` out. ``_ready_run`` looks and acts.
+Pure: a :class:`Sight` in, a :class:`Move` out. ``_ready_look`` looks, ``_ready_run`` acts.
 """
 
 from __future__ import annotations
@@ -354,6 +354,11 @@ def merged_startup(startup, witness):
     merged.update({name: value for name, value in startup.items() if value not in (None, [], {})})
     merged.update(state="ready", phase="ready", evidence="server_info")
     return merged, "server_info"
+
+
+def phase_beginnings(startup) -> list[float]:
+    """When the phases of a start-up record began (epoch seconds), in their order."""
+    return [phase["began_at"] for phase in startup.get("phases") or [] if phase.get("began_at")]
 
 
 def timeline(startup, completion=None) -> list[dict[str, Any]]:

@@ -5,126 +5,30 @@
 
 Private to the gpufleet.sglang collection; may change at any time.
 
-Clock, threads and network live here. What is sent and what it means is decided in ``_soak``.
+Clock and threads live here. What is sent is decided in ``_soak``, what it means in ``_soak_judge``.
 """
 
 from __future__ import annotations
 
-import importlib
-import json
 import threading
 import time
 import uuid
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
-    _failures,
     _follow,
     _http,
-    _ready,
     _soak,
-    _startup,
-    _unit,
+    _soak_client,
+    _soak_judge,
+    _soak_memory,
+    _soak_watch,
 )
 
-# How often the free memory is sampled, and how often the unit is looked at.
 SAMPLE_SECONDS = 0.2
 WATCH_SECONDS = 0.5
 
-# The unit is asked this often when nothing else tells of a change.
-UNIT_SECONDS = 5.0
-
 # How long a death may take to show in the journal after a connection broke.
 DEATH_SETTLE_SECONDS = 8.0
-
-
-class Client:
-    """Streams requests to ``/generate``.
-
-    :arg session: a ``requests.Session``. :arg errors: the exceptions of that library (``requests.RequestException``).
-    :arg vocab_size: of the model, or None: prompts are then random words, measured by the first answer.
-    """
-
-    def __init__(self, session, errors, address, seed, vocab_size=None):
-        self._session = session
-        self._errors = errors
-        self._url = address.base_url + "/generate"
-        self._headers = {"Authorization": "Bearer " + address.api_key} if address.api_key else {}
-        self._seed = seed
-        self._vocab_size = vocab_size
-        self._tokens_per_word = None
-        # The environment's proxies and netrc: the load is for this host's server.
-        session.trust_env = False
-
-    def payload(self, number, tokens, answer_tokens):
-        body = {
-            "sampling_params": {"max_new_tokens": answer_tokens, "temperature": 0, "ignore_eos": True},
-            "stream": True,
-        }
-        if self._vocab_size:
-            body["input_ids"] = _soak.prompt_ids(self._seed, number, tokens, self._vocab_size)
-        else:
-            # Before the first answer: surely short enough, four tokens a word.
-            words = _soak.words_for(tokens, self._tokens_per_word or 4.0)
-            body["text"] = _soak.prompt_text(self._seed, number, words)
-        return body
-
-    def send(self, number, phase, tokens, answer_tokens, clock, deadline):
-        """One request; returns its :class:`_soak.Outcome`. ``clock()`` gives seconds since the soak began."""
-        body = self.payload(number, tokens, answer_tokens)
-        seen = {"number": number, "phase": phase, "wanted_tokens": tokens, "began": clock()}
-        try:
-            self._stream(body, seen, clock, deadline)
-        except self._errors as error:
-            # A read that times out because the soak is over is not the server's fault.
-            seen["status"] = "cut" if clock() >= deadline - 0.05 else "failed"
-            seen["error"] = str(error)[:300]
-        except ValueError as error:
-            seen["status"], seen["error"] = "failed", f"no JSON in the stream: {error}"
-        seen["ended"] = clock()
-        if seen["status"] == "answered" and not self._vocab_size:
-            self._tokens_per_word = max(seen["prompt_tokens"], 1) / float(len(body["text"].split()))
-        return _soak.Outcome(**seen)
-
-    def _stream(self, body, seen, clock, deadline):
-        timeout = (5.0, max(deadline - clock(), 0.1))
-        with self._session.post(self._url, json=body, headers=self._headers, stream=True, timeout=timeout) as response:
-            if response.status_code != 200:
-                seen["status"] = "refused" if 400 <= response.status_code < 500 else "failed"
-                seen["error"] = f"status {response.status_code}: {response.text.strip()[:300]}"
-                return
-            seen["status"], seen["error"] = "failed", "the stream ended before its end"
-            for line in response.iter_lines(chunk_size=None):
-                if clock() >= deadline:
-                    seen["status"], seen["error"] = "cut", None
-                    return
-                if line.startswith(b"data:") and self._event(line[5:].strip(), seen, clock):
-                    return
-
-    @staticmethod
-    def _event(data, seen, clock):
-        """One server-sent event. True when it is the last one."""
-        if data == b"[DONE]":
-            return True
-        event = json.loads(data.decode("utf-8", "replace"))
-        if event.get("error"):
-            error = event["error"] if isinstance(event["error"], dict) else {"message": event["error"]}
-            code = error.get("code")
-            seen["status"] = "refused" if isinstance(code, int) and 400 <= code < 500 else "failed"
-            seen["error"] = str(error.get("message", error))[:300]
-            return True
-        meta = event.get("meta_info") or {}
-        seen.setdefault("first_token_at", clock())
-        seen["prompt_tokens"] = int(meta.get("prompt_tokens") or seen.get("prompt_tokens", 0))
-        seen["cached_tokens"] = int(meta.get("cached_tokens") or 0)
-        seen["answer_tokens"] = int(meta.get("completion_tokens") or seen.get("answer_tokens", 0))
-        reason = meta.get("finish_reason")
-        if isinstance(reason, dict) and reason.get("type") == "abort":
-            bad_request = str(reason.get("err_type", "")).startswith("BadRequest")
-            seen["status"], seen["error"] = "refused" if bad_request else "failed", str(reason.get("message"))[:300]
-            return True
-        if reason:
-            seen["status"], seen["error"] = "answered", None
-        return False
 
 
 class Soak:
@@ -138,7 +42,7 @@ class Soak:
     def __init__(self, phases, limits, send, sample, watch=None, clock=time.monotonic):
         self.phases = phases
         self.limits = limits
-        self.samples = _soak.Samples()
+        self.samples = _soak_judge.Samples()
         self.outcomes = []
         self.failure = None
         self.bound = None
@@ -205,7 +109,7 @@ class Soak:
         if probe is None or not probe.ttft_seconds:
             return True
         speed = probe.prompt_tokens / probe.ttft_seconds
-        return _soak.too_short_for(tokens, speed, self.limits.seconds - self.clock()) is None
+        return not _soak.is_surely_too_long(tokens, speed, self.limits.seconds - self.clock())
 
     def _worker(self, phase, sizes, phase_deadline):
         while not self._dead.is_set():
@@ -241,7 +145,8 @@ class Soak:
             self._dead.wait(DEATH_SETTLE_SECONDS)
         if self.failure is not None:
             with self._lock:
-                self.failure = dict(self.failure, request=_soak.suspect(self.outcomes, list(self._in_flight.values())))
+                request = _soak_judge.suspect(self.outcomes, list(self._in_flight.values()))
+            self.failure = dict(self.failure, request=request)
 
     # -- beside the load
 
@@ -258,170 +163,6 @@ class Soak:
                 self._dead.set()
                 return
             self._over.wait(WATCH_SECONDS)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Free memory
-
-
-def meminfo_free_gib(text):
-    """``{"cpu": GiB}``: the memory that is available, as SGLang on a CPU counts it, from ``/proc/meminfo``."""
-    for line in text.splitlines():
-        if line.startswith("MemAvailable:"):
-            return {"cpu": int(line.split()[1]) / 1048576.0}
-    return {}
-
-
-def nvidia_smi_free_gib(text):
-    """``{index: GiB}`` from ``nvidia-smi --query-gpu=index,memory.free --format=csv,noheader,nounits`` (MiB)."""
-    free = {}
-    for line in text.splitlines():
-        index, dummy, mib = (part.strip() for part in line.partition(","))
-        try:
-            free[str(int(index))] = float(mib) / 1024.0
-        except ValueError:
-            continue
-    return free
-
-
-class NvmlSampler:
-    """Free memory through NVIDIA's management library: microseconds a sample, nvidia-smi takes tens of milliseconds.
-
-    :raises Exception: whatever the library raises when there is no driver.
-    """
-
-    def __init__(self, library, boards):
-        self._library = library
-        library.nvmlInit()
-        numbers = boards or range(library.nvmlDeviceGetCount())
-        self._handles = {str(number): library.nvmlDeviceGetHandleByIndex(number) for number in numbers}
-
-    def __call__(self):
-        memory = self._library.nvmlDeviceGetMemoryInfo
-        return {board: memory(handle).free / 1073741824.0 for board, handle in self._handles.items()}
-
-
-class SmiSampler:
-    """Free memory through ``nvidia-smi``; an empty sample when it does not answer."""
-
-    def __init__(self, run_command, nvidia_smi, boards):
-        self._run_command = run_command
-        self._argv = [nvidia_smi, "--query-gpu=index,memory.free", "--format=csv,noheader,nounits"]
-        self._boards = {str(board) for board in boards}
-
-    def __call__(self):
-        try:
-            status, out, dummy = self._run_command(self._argv)
-        except OSError:
-            return {}
-        free = nvidia_smi_free_gib(out) if status == 0 else {}
-        return {board: gib for board, gib in free.items() if not self._boards or board in self._boards}
-
-
-def meminfo_sampler(path="/proc/meminfo"):
-    """A sampler of the machine's available memory."""
-
-    def sample():
-        try:
-            with open(path, encoding="ascii", errors="replace") as stream:
-                return meminfo_free_gib(stream.read())
-        except OSError:
-            return {}
-
-    return sample
-
-
-def sampler_of(options, run_command):
-    """The best sampler that works here: NVML of the engine's venv, else nvidia-smi; the available memory on a CPU."""
-    if options["device"] == "cpu":
-        return meminfo_sampler()
-    if options["nvidia_smi"] == "nvidia-smi":
-        try:
-            return NvmlSampler(importlib.import_module("pynvml"), options["boards"])
-        except Exception:  # pylint: disable=broad-except
-            # Not installed, or no driver: nvidia-smi tells the rest.
-            pass
-    return SmiSampler(run_command, options["nvidia_smi"], options["boards"])
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# The unit under load
-
-
-class UnitWatch:
-    """Called again and again: None, or the failure record of a death. Counts retractions.
-
-    :arg follower: a ``_follow.Follower`` that begins to read now.
-    """
-
-    def __init__(self, follower, clock=time.monotonic, proc_root="/proc"):
-        self._follower = follower
-        self._clock = clock
-        self._proc_root = proc_root
-        self._state = follower.look_at_unit()
-        self._looked_at = clock()
-        self._restarts = self._state.n_restarts if self._state else 0
-        self._failure = None
-        self._since = {}
-        self.retractions = 0
-
-    @property
-    def retractions_or_none(self):
-        return None if self._follower.journal_error else self.retractions
-
-    def not_running(self):
-        """One sentence when there is nothing to put a load on, else None."""
-        if self._state is None:
-            return self._follower.unit_error
-        if self._state.active_state != "active":
-            return "Expected {} to be active, found it {}.".format(
-                self._follower.unit_name, self._state.active_state or "unknown"
-            )
-        return None
-
-    def __call__(self):
-        count = self._follower.read()
-        fresh = self._follower.entries[-count:] if count else []
-        self.retractions += sum(1 for entry in fresh if _soak.RETRACTION.search(entry.message))
-        if self._is_due(fresh):
-            self._state = self._follower.look_at_unit() or self._state
-            self._looked_at = self._clock()
-        if count or _unit.ended(self._state):
-            served = _startup.Startup(state="ready", phase="ready")
-            failure = _failures.classify(self._follower.entries, startup=served, unit=self._state)
-            self._failure = failure.as_dict() if failure else None
-        move = _ready.death(self._sight())
-        return move.failure if move is not None and move.action == "fail" else None
-
-    def _is_due(self, fresh):
-        if any(entry.unit_message for entry in fresh) or self._clock() - self._looked_at >= UNIT_SECONDS:
-            return True
-        return not self._state.main_pid or not _http.process_exists(self._state.main_pid, self._proc_root)
-
-    def _sight(self):
-        ended = _unit.ended(self._state)
-        restarted = _unit.is_crash_loop(self._state, self._restarts, self._follower.invocation_id)
-        fatal = bool(self._failure and self._failure.get("fatal"))
-        return _ready.Sight(
-            unit=self._state.as_dict(),
-            ended=ended,
-            restarted=restarted,
-            ended_seconds=self._lasting("ended", ended or restarted),
-            startup={"phase": "soak"},
-            failure=self._failure,
-            failure_seconds=self._lasting("failure", fatal),
-            last_line=self._follower.last_line[:300],
-        )
-
-    def _lasting(self, name, holds):
-        if not holds:
-            self._since.pop(name, None)
-            return 0.0
-        return self._clock() - self._since.setdefault(name, self._clock())
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# The whole job
 
 
 class Job:
@@ -447,8 +188,9 @@ class Job:
         if problem:
             return self._without_load(problem)
         phases = _soak.plan_phases(self._options["profile"], self._context_tokens, self._pool_tokens, self._limits)
-        client = Client(session, errors, self._address, uuid.uuid4().hex, self._options["vocab_size"])
-        soak = Soak(phases, self._limits, client.send, sampler_of(self._options, self._run_command), watch)
+        client = _soak_client.Client(session, errors, self._address, uuid.uuid4().hex, self._options["vocab_size"])
+        sample = _soak_memory.sampler_of(self._options, self._run_command)
+        soak = Soak(phases, self._limits, client.send, sample, watch)
         soak.run()
         return self._result(soak, watch)
 
@@ -458,7 +200,7 @@ class Job:
         follower = _follow.Follower(
             self._run_command, self._options["unit"], self._options["invocation_id"], since_seconds=self._wall()
         )
-        return UnitWatch(follower)
+        return _soak_watch.UnitWatch(follower, secrets=self._address.secrets)
 
     def _learn(self):
         """Ask the server for what was not declared. One sentence when it does not tell, else None."""
@@ -478,7 +220,7 @@ class Job:
         judged = {
             "verdict": "failed",
             "reason": problem,
-            "failure": _soak.no_evidence(problem, "Start the server and wait for it with server_ready first."),
+            "failure": _soak_judge.no_evidence(problem, "Start the server and wait for it with server_ready first."),
         }
         soak = Soak((), self._limits, None, dict)
         return dict(self._figures(soak, None), **judged)
@@ -489,8 +231,8 @@ class Job:
         errors = [
             outcome.error for outcome in soak.outcomes if outcome.error and outcome.status in ("failed", "refused")
         ]
-        judged = _soak.judge_soak(
-            _soak.summarize(soak.outcomes, near),
+        judged = _soak_judge.judge_soak(
+            _soak_judge.summarize(soak.outcomes, near),
             soak.samples,
             soak.failure,
             soak.bound,
@@ -503,7 +245,7 @@ class Job:
         return dict(figures, **judged)
 
     def _figures(self, soak, watch):
-        figures = _soak.summarize(soak.outcomes, 0, soak.phases)
+        figures = _soak_judge.summarize(soak.outcomes, 0, soak.phases)
         for name in ("near_answered", "broken"):
             figures.pop(name)
         tightest = soak.samples.tightest()

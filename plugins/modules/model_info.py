@@ -139,6 +139,10 @@ geometry:
       description: Type of the KV cache that the checkpoint asks for, V(null) when it does not.
       type: str
       sample: FP8
+    quantized:
+      description: Whether the weights are quantised. Those that are not are cast to the type that the engine runs in.
+      type: bool
+      sample: false
     notes:
       description: Sentences on figures that are defaults of the model's class and on windowed layers.
       type: list

@@ -14,6 +14,16 @@ START = DATA / "start.jsonl"
 CRASH_LOOP = DATA / "crash_loop.jsonl"
 MAIN_PID = 324
 
+# What systemctl show says of a unit whose main process was killed.
+FAILED = {
+    "ActiveState": "failed",
+    "SubState": "failed",
+    "MainPID": 0,
+    "Result": "signal",
+    "ExecMainCode": 2,
+    "ExecMainStatus": 9,
+}
+
 
 def records(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -31,6 +41,7 @@ class PlayedHost:
     """``wall`` begins when the unit was started, plus ``late`` seconds; ``sleep`` moves it.
 
     ``units``: list of (from second on, properties of systemctl show). ``http_from``: the port is open from then on.
+    ``commands``, ``given`` (cursors of the entries) and ``completions`` tell what was asked of it.
     """
 
     def __init__(self, rows, late=0.0, units=None, journal=True, http_from=None, owner=MAIN_PID):
@@ -43,6 +54,7 @@ class PlayedHost:
         self.http_from = http_from
         self.owner = owner
         self.commands = []
+        self.given = []
         self.completions = []
         self.answer = (200, " Paris.")
         self.pool = 2125713
@@ -89,11 +101,14 @@ class PlayedHost:
         return "".join(f"{key}={value}\n" for key, value in properties.items())
 
     def _entries(self, argv):
-        wanted = next(word.split("=")[1] for word in argv if word.startswith("_SYSTEMD_INVOCATION_ID="))
-        cursor = next((word[len("--after-cursor=") :] for word in argv if word.startswith("--after-cursor=")), None)
+        options = dict(word.split("=", 1) for word in argv if "=" in word)
+        wanted, cursor = options["_SYSTEMD_INVOCATION_ID"], options.get("--after-cursor")
+        since = float(options.get("--since", "@0").lstrip("@"))
+        until = min(float(options.get("--until", "@inf").lstrip("@")), self.now)
         lines, begun = [], cursor is None
         for row in self.rows:
-            if begun and realtime(row) <= self.now and invocation(row) == wanted:
+            if begun and since <= realtime(row) <= until and invocation(row) == wanted:
+                self.given.append(row["__CURSOR"])
                 lines.append(json.dumps(row))
             begun = begun or row["__CURSOR"] == cursor
         return "\n".join(lines)

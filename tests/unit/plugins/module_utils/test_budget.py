@@ -774,3 +774,34 @@ def test_the_worked_example_of_the_documentation_is_what_the_plan_says():
         f"{own.reserve_needed_gib:.2f} GiB allow {own.fraction_high:.3f} at most",
     ):
         assert figure in text
+
+
+@pytest.mark.parametrize(
+    ("quantized", "dtype", "factor"),
+    [
+        (False, "float32", 2.0),
+        (False, "bfloat16", 1.0),
+        (False, None, 1.0),
+        (True, "float32", 1.0),
+        (None, "float32", 1.0),
+    ],
+)
+def test_weights_that_are_not_quantised_are_cast_to_the_type_of_the_engine(quantized, dtype, factor):
+    def after_load(**geometry):
+        arguments = {"dtype": dtype} if dtype else {}
+        answer = plan(
+            plan_input(
+                {
+                    "free_before_load_gib": 20.0,
+                    "geometry": dict(SMOLLM2, dtype="bfloat16", **geometry),
+                    "weight_bytes": 10 * GIB,
+                    "engine_version": "0.5.23",
+                    "arguments": arguments,
+                    "mem_fraction_static": 0.9,
+                }
+            )
+        )
+        return answer.free_after_load_gib
+
+    uncast = after_load()
+    assert uncast - after_load(quantized=quantized) == pytest.approx(10.0 * (factor - 1.0), abs=0.01)

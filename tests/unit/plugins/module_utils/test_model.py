@@ -68,6 +68,7 @@ def test_the_keys_of_geometry():
         "max_context_tokens": 8192,
         "dtype": "bfloat16",
         "kv_cache_quant_algo": None,
+        "quantized": False,
         "notes": [],
     }
 

@@ -4,34 +4,21 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _follow, _http, _ready_run
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _follow, _http, _ready_look, _ready_run
 from ansible_collections.gpufleet.sglang.tests.unit.plugins import played_host
 
 UNIT = "sgl-cpu.service"
 READY_AT = 28.8
-FAILED = {
-    "ActiveState": "failed",
-    "SubState": "failed",
-    "MainPID": 0,
-    "Result": "signal",
-    "ExecMainCode": 2,
-    "ExecMainStatus": 9,
-}
-RESTARTING = {
-    "ActiveState": "activating",
-    "SubState": "auto-restart",
-    "MainPID": 0,
-    "Result": "signal",
-    "ExecMainCode": 2,
-    "ExecMainStatus": 9,
-}
+RESTARTING = dict(played_host.FAILED, ActiveState="activating", SubState="auto-restart")
 
 
-@pytest.fixture(autouse=True)
-def _calls_take_no_time(monkeypatch):
-    """The played clock stands still while a real thread runs: calls are made at once instead."""
-    monkeypatch.setattr(_ready_run._Call, "start", lambda call: call.run())
-    monkeypatch.setattr(_ready_run._Call, "join", lambda call, timeout=None: None)
+class CallAtOnce(_ready_run.Call):
+    """The played clock does not wait for a thread of the real machine: the call is made at once instead."""
+
+    start = _ready_run.Call.run
+
+    def join(self, timeout=None):
+        pass
 
 
 def good_start(without=(), **changes):
@@ -51,7 +38,13 @@ def wait(host, invocation_id=None, use_journal=True, **settings):
     follower = _follow.Follower(host.run_command, UNIT, invocation_id, use_journal)
     settings = dict({"address": _http.Address("127.0.0.1", 30001, "topsecret"), "timeout_seconds": 120.0}, **settings)
     waiter = _ready_run.Waiter(
-        follower, _ready_run.Settings(**settings), http=host.http, clock=host.clock, wall=host.clock, sleep=host.sleep
+        follower,
+        _ready_run.Settings(**settings),
+        http=host.http,
+        clock=host.clock,
+        wall=host.clock,
+        sleep=host.sleep,
+        call=CallAtOnce,
     )
     result = waiter.run()
     json.dumps(result)
@@ -101,6 +94,18 @@ def test_an_old_server_is_judged_at_once_and_cheaply():
     assert result["seconds_after_ready_line"] is None
 
 
+@pytest.mark.parametrize("age", [300.0, 5000.0, 20000.0])
+def test_what_an_old_server_said_since_its_start_is_not_read(monkeypatch, age):
+    host = good_start(late=age, units=[(0.0, {"ActiveEnterTimestampMonotonic": 7_000_000})])
+    chatter = dict(host.rows[-1], MESSAGE="Decode batch", __REALTIME_TIMESTAMP=str(int((host.now - 100.0) * 1e6)))
+    host.rows.append(dict(chatter, __CURSOR="chatter"))
+    monkeypatch.setattr(_ready_look.time, "clock_gettime", lambda clock: 7.0 + age)
+    result = wait(host)
+    assert (result["verdict"], result["startup"]["pool_tokens"]) == ("holds", 2125713)
+    assert result["waited_seconds"] < 1.0
+    assert ("chatter" in host.given) is (age == 300.0)
+
+
 def test_a_foreign_process_on_the_port_is_not_ours():
     result = wait(good_start(owner=99))
     assert (result["verdict"], result["failure"]["kind"]) == ("failed", "no_evidence")
@@ -148,7 +153,7 @@ def test_without_a_journal_the_process_itself_is_the_witness(way):
 
 
 def test_a_death_is_named_within_seconds_of_its_line():
-    host = crash_loop([(24.0, FAILED)])
+    host = crash_loop([(24.0, played_host.FAILED)])
     began = host.now
     result = wait(host)
     assert result["verdict"] == "failed"
@@ -177,7 +182,7 @@ def test_another_invocation_than_the_expected_one_is_explained_by_its_own_journa
 
 
 def test_a_silent_end_says_how_the_unit_ended():
-    host = good_start(units=[(0.0, {}), (15.0, FAILED)])
+    host = good_start(units=[(0.0, {}), (15.0, played_host.FAILED)])
     host.rows = [row for row in host.rows if played_host.realtime(row) < host.began + 14]
     result = wait(host)
     assert result["verdict"] == "failed"
@@ -317,6 +322,20 @@ def test_the_cost_of_a_look_is_one_command():
     result = wait(host)
     looks = result["waited_seconds"] / 0.5
     assert len(host.commands) < looks * 1.6
+
+
+def test_a_call_runs_beside_and_brings_its_result():
+    call = _ready_run.Call(max, 1, 2)
+    call.start()
+    call.join(10.0)
+    assert (call.is_alive(), call.result, call.error) == (False, 2, None)
+
+
+def test_a_call_that_breaks_keeps_its_error():
+    call = CallAtOnce(int, "no number")
+    call.start()
+    assert call.result is None
+    assert "no number" in str(call.error)
 
 
 @pytest.mark.parametrize("verdict", ["short", "unsafe", "failed"])

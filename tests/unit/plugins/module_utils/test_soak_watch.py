@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _follow, _soak_run
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _follow, _soak_watch
 from ansible_collections.gpufleet.sglang.tests.unit.plugins import played_host
 
 UNIT = "sglang-main.service"
@@ -15,14 +13,6 @@ DEATH = (
     "of which 893.38 MiB is free.",
     "[2026-11-29 18:00:01] SIGQUIT received. signum=None, frame=None. It usually means one child failed.",
 )
-FAILED = {
-    "ActiveState": "failed",
-    "SubState": "failed",
-    "MainPID": 0,
-    "Result": "signal",
-    "ExecMainCode": 2,
-    "ExecMainStatus": 9,
-}
 
 
 def serving(lines, units=None):
@@ -42,22 +32,12 @@ def serving(lines, units=None):
                 "__MONOTONIC_TIMESTAMP": "1",
             }
         )
-    real = host.run_command
-
-    def run_command(argv):
-        status, out, err = real(argv)
-        since = next((float(word[len("--since=@") :]) for word in argv if word.startswith("--since=@")), None)
-        if since is not None:
-            out = "\n".join(line for line in out.splitlines() if played_host.realtime(json.loads(line)) >= since)
-        return status, out, err
-
-    host.run_command = run_command
     return host
 
 
-def watching(host, monkeypatch):
-    monkeypatch.setattr(_soak_run._http, "process_exists", lambda pid, proc_root="/proc": True)
-    return _soak_run.UnitWatch(_follow.Follower(host.run_command, UNIT, since_seconds=host.now), clock=host.clock)
+def watching(host):
+    follower = _follow.Follower(host.run_command, UNIT, since_seconds=host.now)
+    return _soak_watch.UnitWatch(follower, http=host.http, clock=host.clock)
 
 
 def until_told(host, watch, seconds):
@@ -70,51 +50,63 @@ def until_told(host, watch, seconds):
     return None
 
 
-def test_quiet_is_no_death_and_the_start_up_is_not_read_again(monkeypatch):
+def test_quiet_is_no_death_and_the_start_up_is_not_read_again():
     host = serving([(1.0, "[2026-11-29 18:00:00] Decode batch, #running-req: 4")])
-    watch = watching(host, monkeypatch)
+    watch = watching(host)
     assert watch.not_running() is None
     assert until_told(host, watch, 10.0) is None
     assert len(watch._follower.entries) == 1
 
 
-def test_a_memory_death_under_load_is_named_and_the_unit_may_still_live(monkeypatch):
+def test_a_memory_death_under_load_is_named_and_the_unit_may_still_live():
     host = serving([(2.0, line) for line in DEATH])
     began = host.now
-    failure = until_told(host, watching(host, monkeypatch), 20.0)
+    failure = until_told(host, watching(host), 20.0)
     assert (failure["kind"], failure["direction"]) == ("oom_prefill", "lower")
     assert failure["figures"]["wanted_mib"] == 896.0
     assert host.now - began <= 5.0
 
 
-def test_an_end_without_a_word_is_told(monkeypatch):
-    host = serving([], units=[(1000.0, {}), (1003.0, FAILED)])
-    failure = until_told(host, watching(host, monkeypatch), 30.0)
+def test_an_end_without_a_word_is_told():
+    host = serving([], units=[(1000.0, {}), (1003.0, played_host.FAILED)])
+    failure = until_told(host, watching(host), 30.0)
     assert failure["fatal"] is True
 
 
-def test_a_restart_is_a_death(monkeypatch):
+def test_a_restart_is_a_death():
     host = serving([], units=[(1000.0, {}), (1003.0, {"InvocationID": "f" * 32, "NRestarts": 1})])
-    assert until_told(host, watching(host, monkeypatch), 30.0) is not None
+    assert until_told(host, watching(host), 30.0) is not None
 
 
-def test_retractions_are_counted_and_are_no_death(monkeypatch):
+def test_retractions_are_counted_and_are_no_death():
     line = "[2026-11-29 18:00:00] KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_tokens_gained: 9"
     host = serving([(1.0, line), (2.0, line)])
-    watch = watching(host, monkeypatch)
+    watch = watching(host)
     assert until_told(host, watch, 6.0) is None
     assert watch.retractions_or_none == 2
 
 
 @pytest.mark.parametrize("state", ["failed", "inactive"])
-def test_what_does_not_run_gets_no_load(monkeypatch, state):
+def test_what_does_not_run_gets_no_load(state):
     host = serving([], units=[(0.0, {"ActiveState": state})])
-    assert state in watching(host, monkeypatch).not_running()
+    assert state in watching(host).not_running()
 
 
-def test_without_a_journal_retractions_are_not_known(monkeypatch):
+def test_without_a_journal_retractions_are_not_known():
     host = serving([])
     host.journal = False
-    watch = watching(host, monkeypatch)
+    watch = watching(host)
     watch()
     assert watch.retractions_or_none is None
+
+
+@pytest.mark.parametrize(
+    ("line", "is_one"),
+    [
+        ("[2026-11-29 17:08:42] KV cache pool is full. Retract requests. #retracted_reqs: 1", True),
+        ("Decode out of memory happened. #retracted_reqs: 1", True),
+        ("[2026-11-29 17:08:42] Decode batch, #running-req: 1", False),
+    ],
+)
+def test_retractions(line, is_one):
+    assert bool(_soak_watch.RETRACTION.search(line)) is is_one

@@ -1,0 +1,250 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: the load, its verdict. What became of the requests, what the samples say, and what that proves.
+
+Private to the gpufleet.sglang collection; may change at any time.
+
+Pure: no clock, no network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._failures import MEMORY_KINDS
+from ansible_collections.gpufleet.sglang.plugins.module_utils._ready import failure_record
+from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import VERDICT_BY_DIRECTION
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one request. Times are seconds since the soak began.
+
+    ``status``: answered; refused (status 4xx: the server did not take it); failed (error, or the connection ended);
+    cut (a bound of the soak ended it).
+    """
+
+    number: int
+    phase: str
+    wanted_tokens: int
+    status: str
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    answer_tokens: int = 0
+    began: float = 0.0
+    first_token_at: float | None = None
+    ended: float = 0.0
+    error: str | None = None
+
+    @property
+    def ttft_seconds(self):
+        return None if self.first_token_at is None else self.first_token_at - self.began
+
+    def as_dict(self):
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+
+@dataclass
+class Samples:
+    """The least free memory per board, kept while the samples come in: constant in size."""
+
+    least_free_gib: dict[str, float] = field(default_factory=dict)
+    least_at: dict[str, float] = field(default_factory=dict)
+    count: int = 0
+
+    def add(self, at, free_gib):
+        """:arg at: seconds since the soak began. :arg free_gib: ``{board: GiB}`` of one sample."""
+        for board, gib in free_gib.items():
+            if board not in self.least_free_gib or gib < self.least_free_gib[board]:
+                self.least_free_gib[board] = gib
+                self.least_at[board] = at
+        self.count += 1 if free_gib else 0
+
+    def tightest(self):
+        """``(board, GiB, seconds since the soak began)`` of the least free, or None without a sample."""
+        if not self.least_free_gib:
+            return None
+        board = min(self.least_free_gib, key=lambda name: (self.least_free_gib[name], name))
+        return board, self.least_free_gib[board], self.least_at[board]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What the samples say
+
+
+def summarize(outcomes, near_tokens, phases=()):
+    """The figures of a soak.
+
+    :arg outcomes: list of :class:`Outcome`. :arg near_tokens: from where on a prompt is near the declared context.
+    :arg phases: the :class:`Phase` s that were planned.
+    :returns: dictionary with speeds, counts, ``longest_prompt_tokens`` (answered), ``near_answered`` and ``phases``.
+    """
+    answered = [outcome for outcome in outcomes if outcome.status == "answered"]
+    longest = max(answered, key=lambda outcome: outcome.prompt_tokens) if answered else None
+    return {
+        "requests": len(outcomes),
+        "answered": len(answered),
+        "failures": sum(1 for outcome in outcomes if outcome.status in ("failed", "refused")),
+        "broken": sum(1 for outcome in outcomes if outcome.status == "failed"),
+        "cut": sum(1 for outcome in outcomes if outcome.status == "cut"),
+        "prompt_tokens": sum(outcome.prompt_tokens for outcome in answered),
+        "longest_prompt_tokens": longest.prompt_tokens if longest else 0,
+        "near_answered": bool(longest) and longest.prompt_tokens >= near_tokens,
+        "ttft_seconds": _rounded(longest.ttft_seconds if longest else None, 3),
+        "prefill_tokens_per_second": _rounded(_prefill_speed(answered), 1),
+        "decode_tokens_per_second": _rounded(_decode_speed(answered), 1),
+        "phases": _by_phase(outcomes, phases),
+    }
+
+
+def _rounded(value, digits):
+    return None if value is None else round(value, digits)
+
+
+def _prefill_speed(answered):
+    """Tokens per second until the first token, of the prompts that were sent alone."""
+    alone = [outcome for outcome in answered if outcome.phase in ("context", "ladder") and outcome.ttft_seconds]
+    seconds = sum(outcome.ttft_seconds for outcome in alone)
+    tokens = sum(outcome.prompt_tokens - outcome.cached_tokens for outcome in alone)
+    return tokens / seconds if seconds > 0 and tokens > 0 else None
+
+
+def _decode_speed(answered):
+    """Tokens per second of the whole server during the wave, prefill of its prompts included."""
+    wave = [outcome for outcome in answered if outcome.phase == "wave" and outcome.first_token_at is not None]
+    if not wave:
+        return None
+    seconds = max(outcome.ended for outcome in wave) - min(outcome.first_token_at for outcome in wave)
+    tokens = sum(outcome.answer_tokens for outcome in wave) - 1
+    return tokens / seconds if seconds > 0 and tokens > 0 else None
+
+
+def _by_phase(outcomes, phases):
+    planned = {phase.name: len(phase.sizes) for phase in phases}
+    for outcome in outcomes:
+        planned.setdefault(outcome.phase, None)
+    return [
+        _phase_row(name, count, [each for each in outcomes if each.phase == name]) for name, count in planned.items()
+    ]
+
+
+def _phase_row(name, planned, own):
+    good = [outcome for outcome in own if outcome.status == "answered"]
+    waits = sorted(outcome.ttft_seconds for outcome in good if outcome.ttft_seconds is not None)
+    began = min((outcome.began for outcome in own), default=None)
+    return {
+        "name": name,
+        "at": _rounded(began, 2),
+        "seconds": round(max(outcome.ended for outcome in own) - began, 2) if own else 0.0,
+        "planned": planned,
+        "requests": len(own),
+        "answered": len(good),
+        "prompt_tokens": sum(outcome.prompt_tokens for outcome in good),
+        "longest_prompt_tokens": max((outcome.prompt_tokens for outcome in good), default=0),
+        "ttft_seconds": _rounded(waits[len(waits) // 2] if waits else None, 3),
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The verdict
+
+
+def no_evidence(reason, advice, kind="no_evidence"):
+    """A failure record for a soak that could not prove anything. The server is not at fault."""
+    return failure_record(kind, "soak", reason, advice, fatal=False)
+
+
+def judge_soak(
+    summary, samples, failure, bound, limits, near_tokens, min_least_free_gib=None, first_error=None, pool_tokens=None
+):
+    """The verdict of a soak.
+
+    :arg summary: of :func:`summarize`. :arg samples: :class:`Samples`. :arg failure: a death by the failure catalogue
+        or None. :arg bound: the bound that ended the soak early, or None. :arg first_error: sentence of the first
+        request that failed, or None.
+    :returns: ``{"verdict": proven | unsafe | short | failed, "reason": one sentence, "failure": dict | None}``.
+    """
+    if failure:
+        return _dead(failure)
+    if not summary["near_answered"]:
+        return _not_near(summary, bound, limits, near_tokens, first_error, pool_tokens)
+    if summary["failures"]:
+        return _end(
+            "failed",
+            "{failures} of {requests} requests failed under load, the first one so: ".format(**summary)
+            + (first_error or "no answer"),
+            "Look into the journal of the unit for these requests.",
+            "unknown",
+        )
+    tightest = samples.tightest()
+    if min_least_free_gib is not None and tightest is None:
+        return _end(
+            "failed",
+            f"The free device memory could not be sampled, so the floor of {min_least_free_gib:.2f} GiB is not proven.",
+            "Make nvidia-smi work on the host, or set nvidia_smi to its path.",
+        )
+    if min_least_free_gib is not None and tightest[1] < min_least_free_gib:
+        return _end(
+            "unsafe",
+            f"Board {tightest[0]} had only {tightest[1]:.2f} GiB free under load, "
+            f"under the floor of {min_least_free_gib:.2f} GiB.",
+        )
+    least = "" if tightest is None else f"; the least free was {tightest[1]:.2f} GiB on board {tightest[0]}"
+    reason = "{answered} requests were answered, the longest prompt had {longest_prompt_tokens} tokens"
+    return _end("proven", reason.format(**summary) + least + ".")
+
+
+def _end(verdict, reason, advice=None, kind="no_evidence"):
+    """A verdict; with an advice it carries a failure record."""
+    failure = no_evidence(reason, advice, kind) if advice else None
+    return {"verdict": verdict, "reason": reason, "failure": failure}
+
+
+def _dead(failure):
+    verdict = "failed"
+    if failure.get("kind") in MEMORY_KINDS:
+        verdict = VERDICT_BY_DIRECTION.get(failure.get("direction"), "failed")
+    during = ""
+    if failure.get("request"):
+        during = " on a prompt of {wanted_tokens} tokens (phase {phase})".format(**failure["request"])
+    evidence = (failure.get("evidence") or "").strip()
+    reason = f"The server died under load{during}: {failure.get('kind')} ({evidence})."
+    return {"verdict": verdict, "reason": reason, "failure": failure}
+
+
+def _not_near(summary, bound, limits, near_tokens, first_error, pool_tokens):
+    longest = summary["longest_prompt_tokens"]
+    what = f"No prompt of at least {near_tokens} tokens was answered (the longest had {longest})"
+    if pool_tokens and pool_tokens < near_tokens:
+        reason = f"{what}: the pool holds {pool_tokens} tokens only."
+        advice = "Lower context_tokens, or raise the pool: a longest request does not fit into it."
+    elif bound:
+        values = {"seconds": f"{limits.seconds:g}", "requests": limits.requests, "prompt_tokens": limits.prompt_tokens}
+        reason = f"{what}: the bound of {values[bound]} {bound} was reached first."
+        advice = f"Raise the bound of the soak ({bound}), or lower context_tokens."
+    else:
+        reason = "{}: {}".format(what, first_error or "the server refused it.")
+        advice = "Compare context_tokens with the --context-length that the server runs with."
+        if summary["broken"]:
+            return _end(
+                "failed", reason, "Look into the journal of the unit: the connection did not end well.", "unknown"
+            )
+    return _end("failed", reason, advice)
+
+
+def suspect(outcomes, in_flight) -> dict[str, Any] | None:
+    """The request that most probably caused a death: the longest in flight, else the first that failed.
+
+    :arg in_flight: ``[(number, phase, wanted_tokens)]`` at the time of the death.
+    """
+    candidates = [{"number": number, "phase": phase, "wanted_tokens": tokens} for number, phase, tokens in in_flight]
+    candidates += [
+        {"number": outcome.number, "phase": outcome.phase, "wanted_tokens": outcome.wanted_tokens}
+        for outcome in outcomes
+        if outcome.status == "failed"
+    ]
+    if not candidates:
+        return None
+    return max(candidates, key=lambda candidate: candidate["wanted_tokens"])

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _soak_memory
+
+
+def test_meminfo():
+    text = "MemTotal: 24000000 kB\nMemFree: 1 kB\nMemAvailable:   20971520 kB\n"
+    assert _soak_memory.meminfo_free_gib(text) == {"cpu": 20.0}
+    assert _soak_memory.meminfo_free_gib("") == {}
+    assert _soak_memory.meminfo_sampler("/does/not/exist")() == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "free"),
+    [
+        ("0, 5672\n1, 5700\n", {"0": 5672 / 1024, "1": 5700 / 1024}),
+        ("0, [N/A]\n", {}),
+        ("No devices were found\n", {}),
+        ("", {}),
+    ],
+)
+def test_nvidia_smi(text, free):
+    assert _soak_memory.nvidia_smi_free_gib(text) == free
+
+
+@pytest.mark.parametrize(("boards", "seen"), [([], {"0", "1"}), ([1], {"1"})])
+def test_only_the_boards_of_the_server_are_sampled(boards, seen):
+    def run_command(argv):
+        return 0, "0, 100\n1, 200\n", ""
+
+    assert set(_soak_memory.SmiSampler(run_command, "nvidia-smi", boards)()) == seen
+
+
+def test_nvidia_smi_that_does_not_work_is_no_sample():
+    def missing(argv):
+        raise FileNotFoundError(argv[0])
+
+    assert _soak_memory.SmiSampler(missing, "nvidia-smi", [])() == {}
+    assert _soak_memory.SmiSampler(lambda argv: (9, "0, 100", "no driver"), "nvidia-smi", [])() == {}
+
+
+class Library:
+    """The functions of pynvml that are used."""
+
+    def __init__(self, free=(2.0, 3.0), works=True):
+        self.free = free
+        self.works = works
+
+    def nvmlInit(self):
+        if not self.works:
+            raise RuntimeError("Driver Not Loaded")
+
+    def nvmlDeviceGetCount(self):
+        return len(self.free)
+
+    def nvmlDeviceGetHandleByIndex(self, index):
+        return index
+
+    def nvmlDeviceGetMemoryInfo(self, handle):
+        return types.SimpleNamespace(free=int(self.free[handle] * 2**30))
+
+
+@pytest.mark.parametrize(("boards", "free"), [([], {"0": 2.0, "1": 3.0}), ([1], {"1": 3.0})])
+def test_nvml(boards, free):
+    assert _soak_memory.NvmlSampler(Library(), boards)() == free
+
+
+@pytest.mark.parametrize(
+    ("library", "nvidia_smi", "kind"),
+    [
+        (Library(), "nvidia-smi", _soak_memory.NvmlSampler),
+        (Library(works=False), "nvidia-smi", _soak_memory.SmiSampler),
+        (None, "nvidia-smi", _soak_memory.SmiSampler),
+        # A path of the user's own is taken at its word.
+        (Library(), "/opt/fake/nvidia-smi", _soak_memory.SmiSampler),
+    ],
+)
+def test_which_sampler(monkeypatch, library, nvidia_smi, kind):
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    options = {"device": "cuda", "nvidia_smi": nvidia_smi, "boards": []}
+    assert isinstance(_soak_memory.sampler_of(options, None), kind)
