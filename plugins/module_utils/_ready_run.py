@@ -156,7 +156,7 @@ class Waiter:
     def _pause_seconds(self):
         if self._request:
             return ANSWERING_POLL_SECONDS
-        if self._phase == "warmup":
+        if self._look.phase == "warmup":
             return min(WARMUP_POLL_SECONDS, self._settings.poll_seconds)
         return self._settings.poll_seconds
 
