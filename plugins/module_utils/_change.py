@@ -129,14 +129,17 @@ class Instance:
     # the way back
 
     def find_backup(self, wanted):
-        """The manifest that a way back leads to.
+        """The manifest that a way back leads to; None when it is the open change and none is open: nothing was replaced.
 
         :arg wanted: ``change`` (what the open change replaced), ``previous`` (the newest backup) or a backup's name.
         """
         manifests = {manifest["name"]: manifest for manifest in self.store.backups()}
         names = sorted(manifests)
         if wanted == "change":
-            wanted = (self.store.change() or {}).get("backup")
+            change = self.store.change()
+            if change is None:
+                return None
+            wanted = change.get("backup")
         elif wanted == "previous":
             wanted = names[-1] if names else None
         if wanted not in manifests:

@@ -127,6 +127,8 @@ def taken(module, instance):
 
 def restored(module, instance):
     manifest = instance.find_backup(module.params["backup"])
+    if manifest is None:
+        return {"changed": False, "backup": None, "changed_files": [], "units": [], "proof": None}
     units = instance.plan_back(manifest)
     if module.check_mode:
         changed_files = _snapshot.differences(manifest)

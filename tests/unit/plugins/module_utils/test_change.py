@@ -183,7 +183,11 @@ def test_two_snapshots_in_one_second_do_not_meet(world):
     assert instance.find_backup("previous")["name"] == second["name"]
 
 
-@pytest.mark.parametrize("wanted", ["change", "previous", "20200101T000000Z"])
+def test_without_an_open_change_nothing_was_replaced(world):
+    assert world.instance().find_backup("change") is None
+
+
+@pytest.mark.parametrize("wanted", ["previous", "20200101T000000Z"])
 def test_no_such_backup_is_one_sentence(world, wanted):
     with pytest.raises(Refused, match="sglang_server_rollback_to"):
         world.instance().find_backup(wanted)

@@ -29,7 +29,8 @@ def test_a_snapshot_is_put_back(instance_host):
 
 
 def test_nothing_to_put_back_is_one_sentence(instance_host):
-    found = snapshot(instance_host, state="restored")
+    assert snapshot(instance_host, state="restored")["changed"] is False
+    found = snapshot(instance_host, state="restored", backup="previous")
     assert found["failed"] is True
     assert "sglang_server_rollback_to" in found["msg"]
 
