@@ -75,6 +75,8 @@ def next_step_of(result, params):
         "problems": [one["sentence"] if isinstance(one, dict) else str(one) for one in params["problems"]],
         "allow_unproven_plan": params["allow_unproven_plan"],
         "look_only": params["look_only"],
+        "soak_wanted": params["soak_wanted"],
+        "when_not_proven": params["when_not_proven"],
     }
     return next_step(result, params["server"], params["attempts"], settings)
 

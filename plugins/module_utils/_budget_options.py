@@ -51,6 +51,8 @@ def argument_spec():
         "request": {"type": "dict"},
         "problems": {"type": "list", "elements": "raw", "default": []},
         "show": {"type": "bool", "default": False},
+        "soak_wanted": {"type": "bool", "default": True},
+        "when_not_proven": {"type": "str", "choices": ["restore", "keep", "stop"], "default": "restore"},
         "look_only": {"type": "bool", "default": False},
         "max_attempts": {"type": "int", "default": 3},
     }

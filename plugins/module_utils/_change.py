@@ -21,6 +21,9 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import ou
 from ansible_collections.gpufleet.sglang.plugins.module_utils._proof import RUN_DIR, Store, lease_refusal
 from ansible_collections.gpufleet.sglang.plugins.module_utils._service import describe
 
+# Where the [Install] section of our unit puts its link.
+WANTS_DIR = "/etc/systemd/system/multi-user.target.wants"
+
 
 class Refused(Exception):
     """Something that must not be done; the message is one sentence with the way out."""
@@ -29,12 +32,23 @@ class Refused(Exception):
 class Instance:
     """One instance on its host: its units, its files and what is remembered of it."""
 
-    def __init__(self, run_command, name, unit, state_dir, adopt_unit=None, run_dir=RUN_DIR, proc_root="/proc"):
+    def __init__(
+        self,
+        run_command,
+        name,
+        unit,
+        state_dir,
+        adopt_unit=None,
+        run_dir=RUN_DIR,
+        proc_root="/proc",
+        wants_dir=WANTS_DIR,
+    ):
         self.run_command = run_command
         self.name = name
         self.unit = unit
         self.adopt_unit = adopt_unit if adopt_unit != unit else None
         self.proc_root = proc_root
+        self.wants_dir = wants_dir
         self.store = Store(state_dir, name, run_dir)
 
     # looking
@@ -64,6 +78,7 @@ class Instance:
             "open_change": self.store.change(),
             "open_change_is_proven": self._open_change_is_proven(proof, own),
             "backups": [_summary(manifest) for manifest in self.store.backups()],
+            "previous": self._previous(own),
             "lease": self.store.lease(),
             "drift": self._drift(proof, files),
         }
@@ -72,6 +87,15 @@ class Instance:
         for record in (own, adopted):
             if record and record["active"]:
                 return {"unit": record["name"], "port": record["running"].get("port")}
+        return None
+
+    def _previous(self, own):
+        """Name of the newest backup in which this unit was something else than it is now; None when there is none."""
+        now = (own["active"], own["running"].get("config_hash"))
+        for manifest in reversed(self.store.backups()):
+            before = manifest["units"][0]
+            if (before["active"], before.get("config_hash")) != now:
+                return manifest["name"]
         return None
 
     def _open_change_is_proven(self, proof, own):
@@ -129,7 +153,7 @@ class Instance:
     # the way back
 
     def find_backup(self, wanted):
-        """The manifest that a way back leads to; None when it is the open change and none is open: nothing was replaced.
+        """The manifest that a way back leads to; None for the open change when none is open: nothing was replaced.
 
         :arg wanted: ``change`` (what the open change replaced), ``previous`` (the newest backup) or a backup's name.
         """
@@ -162,9 +186,8 @@ class Instance:
                     "exists": bool(before["fragment_path"]),
                     "active": before["active"],
                     "enabled": before["enabled"],
+                    "host": before.get("host"),
                     "port": before.get("port"),
-                    "running": now["active"],
-                    "restart": before["active"] and not same,
                     "stop": now["active"] and not same,
                 }
             )
@@ -172,11 +195,19 @@ class Instance:
 
     def put_back(self, manifest):
         """Files and proof as they were. Returns the paths that changed."""
+        self._forget_enablement(manifest)
         changed = _snapshot.put_back(os.path.join(self.store.backup_directory, manifest["name"]), manifest)
         if self.store.proof() != manifest["proof"]:
             self.store.write_proof(manifest["proof"])
             changed.append(os.path.join(self.store.directory, "proof.json"))
         return changed
+
+    def _forget_enablement(self, manifest):
+        """A unit whose file goes would leave the link behind by which it starts at boot."""
+        for before in manifest["units"]:
+            link = os.path.join(self.wants_dir, before["name"])
+            if not before["fragment_path"] and os.path.islink(link):
+                os.unlink(link)
 
     # judging and closing
 
@@ -195,9 +226,7 @@ class Instance:
             "values": values,
             "config_hash": values.get("config_hash"),
             "request_hash": request_hash(request),
-            "predicted": {
-                name: plan.get(name) for name in ("predicted_tokens", "predicted_tokens_low", "predicted_headroom_gib")
-            },
+            "predicted": _predicted(plan, values),
             "startup": startup,
             "soak": soak,
             "invocation_id": ready.get("invocation_id"),
@@ -205,11 +234,13 @@ class Instance:
                 name: ready.get(name)
                 for name in ("waited_seconds", "seconds_after_ready_line", "seconds_after_fatal_line")
             },
-            "measurement": _verdict.measurement(ready, soak, plan),
+            "measurement": _verdict.measurement(ready, soak, plan, values),
             "death": _verdict.death(judged["failure"], plan, startup),
         }
         attempt = mask_data(attempt)
         self.store.append_attempt(attempt)
+        # Only what is kept is masked: an unchanged second start needs the values as they are.
+        attempt = dict(attempt, values=values)
         if judged["verdict"] in ("proven", "holds"):
             self.store.write_proof(self._proof_of(attempt, values, request, plan, files))
         return attempt
@@ -249,10 +280,11 @@ class Instance:
 
     def close(self, run_id, keep):
         """Close the change, drop old backups, free the lease. Returns True when anything was open."""
-        change = self.store.change() or {}
         closed = self.store.close_change()
         if closed:
-            self.store.prune_backups(keep, protected=(change.get("backup"),))
+            # The first baseline is what a person made: it can be made by nobody else again.
+            baselines = [manifest["name"] for manifest in self.store.backups() if manifest["kind"] == "baseline"]
+            self.store.prune_backups(keep, protected=baselines[:1])
         self.store.release_lease(run_id)
         return closed
 
@@ -265,15 +297,22 @@ def _pool_floor_tokens(pool_tokens, target_tokens):
     return min(pool_tokens, int(target_tokens)) if target_tokens else int(pool_tokens * 0.98)
 
 
+def _predicted(plan, values):
+    """What the plan said of the configuration that ran; nothing when a proof ran and the plan chose another."""
+    names = ("predicted_tokens", "predicted_tokens_low", "predicted_headroom_gib")
+    same = plan.get("fraction") == values.get("fraction")
+    return {name: plan.get(name) if same else None for name in names}
+
+
 def _kind(units, proof):
-    if proof:
+    if proof and units[0]["running"].get("config_hash") == proof.get("config_hash"):
         return "proof"
     return "baseline" if any(record["exists"] for record in units) else "empty"
 
 
 def _unit_entry(record):
     entry = {name: record[name] for name in ("name", "active", "enabled", "invocation_id", "fragment_path")}
-    entry.update(config_hash=record["running"].get("config_hash"), port=record["running"].get("port"))
+    entry.update({name: record["running"].get(name) for name in ("config_hash", "host", "port")})
     return entry
 
 

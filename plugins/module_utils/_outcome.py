@@ -23,7 +23,10 @@ def way_back_state(back):
     if ready.get("verdict") == "holds":
         return RESTORED
     startup = ready.get("startup") or {}
-    return DEGRADED if startup.get("state") == "ready" else DOWN
+    if startup.get("state") != "ready":
+        return DOWN
+    # A server made by hand may have a key that we do not know: its own ready line is what it owes.
+    return RESTORED if back.get("kind") == "baseline" else DEGRADED
 
 
 def _serving_sentence(serving, state, back):
@@ -53,8 +56,10 @@ def outcome(instance, step, attempts, back, serving, proof):
     action = step.get("action")
     last = attempts[-1] if attempts else {}
     verdict = last.get("verdict")
-    if action in ("keep", "planned"):
-        verdict = "proven" if (proof or {}).get("soaked", True) and action == "keep" else verdict
+    if action == "keep":
+        verdict = "proven" if (proof or {}).get("soaked") else "holds"
+    elif action == "planned":
+        verdict = "planned"
     success = action in ("keep", "planned") or (action == "done" and verdict in ("proven", "holds"))
     state = way_back_state(back) if action == "back" else None
     result = {
@@ -95,4 +100,6 @@ def _message(instance, step, last, result, back, proof):
     if advice and action != "refuse":
         parts.append("Way out: %s" % advice)
     parts.append(_serving_sentence(result["serving"], result["way_back"], back))
+    if action == "done":
+        parts.append("It is not enabled, and systemd does not start it again when it dies.")
     return " ".join(part for part in parts if part)

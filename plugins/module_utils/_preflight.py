@@ -127,14 +127,14 @@ def check_model_source(host: Host) -> Iterator[Finding]:
             yield Finding("sglang_model_revision", problem)
         if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(repo)):
             yield Finding("sglang_model_repo", f"sglang_model_repo: expected ORG/NAME, found {shown(repo)}.")
-    elif "sglang_server" in host.roles:
-        paths = [host.get("sglang_model_path")] + [one.get("model_path") for one in instances_of(host)]
-        if not any(paths):
-            yield Finding(
-                "sglang_model_path",
-                "No model is named: set sglang_model_path to a folder on the host, or sglang_model_repo and "
-                "sglang_model_revision.",
-            )
+    elif "sglang_server" in host.roles and not (
+        host.get("sglang_model_path") or all(one.get("model_path") for one in instances_of(host))
+    ):
+        yield Finding(
+            "sglang_model_path",
+            "No model is named: set sglang_model_path to a folder on the host, or sglang_model_repo and "
+            "sglang_model_revision.",
+        )
 
 
 def check_absolute_folders(host: Host) -> Iterator[Finding]:

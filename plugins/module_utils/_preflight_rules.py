@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -84,6 +85,46 @@ OWNED = (
     Owned("port", "sglang_server_port", "where readiness is asked"),
     Owned("api-key", "sglang_server_api_key", "kept out of the unit and of the list of processes"),
 )
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An argument of SGLang that no variable may carry, and what to do instead (the end of a sentence)."""
+
+    argument: str
+    instead: str
+    source: str
+
+
+REFUSED = (
+    Refused(
+        "config",
+        "the role hands the API key over by a configuration file of its own, and this one would take its place and "
+        "remove the key: write what stands in your file as single arguments",
+        "SGLang takes one --config only (server_args_config_parser)",
+    ),
+    Refused(
+        "admin-api-key",
+        "it would stand in the unit, in the list of processes and in diffs: remove it and protect the server with "
+        "sglang_server_api_key",
+        "systemd.exec, proc(5)",
+    ),
+    Refused(
+        "ssl-keyfile-password",
+        "it would stand in the unit, in the list of processes and in diffs: remove it and use a key file without a "
+        "password that only the service's user reads",
+        "systemd.exec, proc(5)",
+    ),
+)
+
+# The last words of a variable's name by which its value is a secret; HF_TOKEN_PATH and X_MAX_TOKENS are none.
+SECRET_NAME = re.compile(
+    r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|(SECRET|ACCESS|PRIVATE|ENCRYPTION)_?KEY)$", re.IGNORECASE
+)
+# They end so too, and hold a switch.
+NO_SECRETS = ("HF_HUB_DISABLE_IMPLICIT_TOKEN",)
+# The hub's token by its names in huggingface_hub.
+HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
 ALLOCATOR_NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 LAYERS = ("", "_group", "_host")

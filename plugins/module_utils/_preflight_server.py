@@ -17,9 +17,13 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import can
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_rules import (
     ALLOCATOR_NAMES,
     AUTO,
+    HUB_TOKENS,
     LAYERS,
+    NO_SECRETS,
     OWNED,
     RANGES,
+    REFUSED,
+    SECRET_NAME,
     SERVER,
     Finding,
     is_number,
@@ -151,6 +155,16 @@ def check_owned_arguments(instance: Instance) -> Iterator[Finding]:
                 )
 
 
+def check_refused_arguments(instance: Instance) -> Iterator[Finding]:
+    """An argument that would undo what the role does, or show a secret. Its value is never shown."""
+    refused = {row.argument: row for row in REFUSED}
+    for variable, arguments in arguments_of(instance):
+        for name in arguments if isinstance(arguments, dict) else ():
+            row = refused.get(canonical_name(str(name)))
+            if row is not None:
+                yield Finding(variable, f"{variable}{instance.where} has {name}: {row.instead}.")
+
+
 def check_spellings(instance: Instance) -> Iterator[Finding]:
     """One argument, one spelling in each layer; values that can be written on a command line."""
     for variable, arguments in arguments_of(instance):
@@ -162,10 +176,35 @@ def check_spellings(instance: Instance) -> Iterator[Finding]:
             yield Finding(variable, f"{variable}{instance.where}: {error}")
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a variable of the environment holds a secret, by its name."""
+    return SECRET_NAME.search(name) is not None and name.upper() not in NO_SECRETS
+
+
+def check_secrets(instance: Instance) -> Iterator[Finding]:
+    """The file of the environment is shown in diffs. The value is never shown."""
+    for variable, environment in environment_of(instance):
+        for name in environment if isinstance(environment, dict) else ():
+            if not is_secret_name(str(name)):
+                continue
+            place = (
+                "the hub's token belongs to sglang_model_token"
+                if str(name).upper() in HUB_TOKENS
+                else "a key of the server belongs to sglang_server_api_key, a token of the hub to sglang_model_token"
+            )
+            yield Finding(
+                variable,
+                f"{variable}{instance.where} has {name}, and the file of the environment is shown in diffs: remove it "
+                f"there, {place}.",
+            )
+
+
 def check_environment(instance: Instance) -> Iterator[Finding]:
     """Values are texts or numbers: YAML turns yes, no and on into booleans, and readers differ on those."""
     for variable, environment in environment_of(instance):
         for name, value in environment.items() if isinstance(environment, dict) else ():
+            if is_secret_name(str(name)):
+                continue  # refused whatever it holds, and not to be shown
             if isinstance(value, (bool, list, dict)) or value is None:
                 yield Finding(
                     variable,
@@ -244,7 +283,9 @@ INSTANCE_CHECKS = (
     check_promise,
     check_name,
     check_owned_arguments,
+    check_refused_arguments,
     check_spellings,
+    check_secrets,
     check_environment,
     check_allocator,
     check_model,

@@ -28,7 +28,7 @@ LOST_LINE_SECONDS = 10.0
 PORT_SECONDS = 5.0
 
 # In these phases a slice does not return: the ready line is near, and a new slice would cost a connection.
-HELD_PHASES = ("warmup", "warm_up", "warm-up", "http", "ready", "completion")
+HELD_PHASES = ("warmup", "ready", "completion")
 HOLD_SECONDS = 60.0
 
 # A phase must last so long to be worth a return.

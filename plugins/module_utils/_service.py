@@ -21,6 +21,8 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._unit import (
 
 ACTIVE_STATES = ("active", "activating", "reloading")
 ENABLED_STATES = ("enabled", "enabled-runtime")
+# What SGLang takes when it is not told (server_args.py, all versions).
+DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 30000
 
 
@@ -47,13 +49,35 @@ def _read_bytes(path):
         return b""
 
 
-def _port_of(argv):
+def _argv(pid, proc_root):
+    words = _read_bytes(os.path.join(proc_root, str(pid), "cmdline")).split(b"\0")
+    return [word.decode("utf-8", "replace") for word in words if word]
+
+
+def _launcher_argv(pids, proc_root):
+    """Arguments of SGLang's launcher: a unit made by hand may start it from a shell or a script of its own."""
+    for pid in pids:
+        argv = _argv(pid, proc_root)
+        if "sglang.launch_server" in argv or ("serve" in argv and any(word.endswith("sglang") for word in argv)):
+            return argv
+    return []
+
+
+def _argument(argv, name, default):
+    """Value of ``--name`` in argv, the last one as SGLang reads it."""
+    found = default
     for position, word in enumerate(argv):
-        if word.startswith("--port="):
-            return int(word[len("--port=") :])
-        if word == "--port" and position + 1 < len(argv):
-            return int(argv[position + 1])
-    return DEFAULT_PORT
+        if word.startswith(name + "="):
+            found = word[len(name) + 1 :]
+        elif word == name and position + 1 < len(argv):
+            found = argv[position + 1]
+    return found
+
+
+def _port_of(argv):
+    """Port that the launcher was started with; None when that cannot be told."""
+    text = _argument(argv, "--port", str(DEFAULT_PORT)) if argv else ""
+    return int(text) if text.isdigit() else None
 
 
 def descendants(pid, proc_root="/proc"):
@@ -86,22 +110,21 @@ def read_process(pid, proc_root="/proc"):
     """What a unit's main process runs.
 
     :returns: ``{"pid", "config_hash" (None for a process that we did not configure), "command_line" (secrets masked),
-        "port", "memory_gib" (proportional share of RAM of the process and all below it)}``; empty when there is none.
+        "host" and "port" (None when the launcher is not found), "memory_gib" (proportional share of RAM of the process
+        and all below it)}``; empty when there is none.
     """
-    if not pid:
-        return {}
-    directory = os.path.join(proc_root, str(pid))
-    argv = [
-        word.decode("utf-8", "replace") for word in _read_bytes(os.path.join(directory, "cmdline")).split(b"\0") if word
-    ]
+    argv = _argv(pid, proc_root) if pid else []
     if not argv:
         return {}
-    memory_kib = sum(_private_kib(process, proc_root) for process in descendants(pid, proc_root))
+    tree = descendants(pid, proc_root)
+    launcher = _launcher_argv(tree, proc_root)
+    memory_kib = sum(_private_kib(process, proc_root) for process in tree)
     return {
         "pid": pid,
-        "config_hash": config_hash_of_environ(_read_bytes(os.path.join(directory, "environ"))),
+        "config_hash": config_hash_of_environ(_read_bytes(os.path.join(proc_root, str(pid), "environ"))),
         "command_line": mask_text(" ".join(argv)),
-        "port": _port_of(argv),
+        "host": _argument(launcher, "--host", DEFAULT_HOST) if launcher else None,
+        "port": _port_of(launcher),
         "memory_gib": round(memory_kib / 1024.0 / 1024.0, 3),
     }
 

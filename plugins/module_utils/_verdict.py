@@ -90,8 +90,11 @@ def judge_attempt(ready, soak):
     return {"verdict": soak.get("verdict") or "failed", "reason": soak.get("reason") or "", "failure": failure}
 
 
-def measurement(ready, soak, plan):
-    """What one attempt teaches, in the shape that ``memory_plan`` takes back; None when the pool is not known."""
+def measurement(ready, soak, plan, values):
+    """What one attempt teaches, in the shape that ``memory_plan`` takes back; None when the pool is not known.
+
+    :arg values: the configuration that ran. A proven one may run while the plan of the day would choose another.
+    """
     startup = ready.get("startup") or {}
     if startup.get("pool_tokens") is None:
         return None
@@ -106,13 +109,13 @@ def measurement(ready, soak, plan):
     )
     result = {name: startup.get(name) for name in taught}
     least = [value for value in ((soak or {}).get("least_free_gib") or {}).values() if value is not None]
-    arguments = plan.get("arguments") or {}
+    arguments = values.get("arguments") or {}
     result.update(
         origin="host",
         keys=plan.get("quantity_keys") or {},
         engine_version=plan.get("engine_version"),
-        fraction=plan.get("fraction"),
-        cap_tokens=plan.get("cap_tokens"),
+        fraction=values.get("fraction"),
+        cap_tokens=values.get("cap_tokens"),
         cell_bytes=plan.get("cell_bytes"),
         chunked_prefill_size=startup.get("chunked_prefill_size") or arguments.get("chunked-prefill-size"),
         least_free_gib=min(least) if least else None,
@@ -174,7 +177,8 @@ def next_step(plan, server, attempts, settings):
     :arg server: result of ``server_info``.
     :arg attempts: judged attempts of this run, oldest first; empty before the first one.
     :arg settings: ``request`` (everything the user declared), ``max_attempts``, ``engine_version``,
-        ``problems`` (sentences about arguments that this engine does not accept).
+        ``problems`` (sentences about arguments that this engine does not accept), ``when_not_proven`` (restore | keep |
+        stop), ``soak_wanted``, ``look_only``.
     :returns: ``{"action": keep | prove | try | back | refuse | done, "values": {...}, "reason": one sentence}``.
     """
     if attempts:
@@ -189,7 +193,7 @@ def _first_step(plan, server, settings):
     engine_version = settings.get("engine_version")
     proof = server.get("proof") or {}
     if proof and proof.get("request_hash") == request_hash(settings.get("request") or {}):
-        return _step_with_proof(proof, server)
+        return _step_with_proof(proof, server, settings)
     if plan.get("refusal"):
         return _step("refuse", plan["refusal"])
     if plan.get("feasible") is None and settings.get("look_only"):
@@ -210,14 +214,24 @@ def _first_step(plan, server, settings):
     return _step("try", plan.get("reason") or "No proof for what is declared.", values_of_plan(plan, engine_version))
 
 
-def _step_with_proof(proof, server):
+def _step_with_proof(proof, server, settings):
     values = {name: proof.get(name) for name in ("arguments", "environment", "fraction", "cap_tokens", "config_hash")}
     running = server.get("running") or {}
     if not server.get("active") or running.get("config_hash") != proof.get("config_hash"):
         return _step("try", "The proven configuration is not the one that runs.", values)
     if server.get("invocation_id") != proof.get("invocation_id"):
         return _step("prove", "The proven configuration runs, in a start-up that was not proven yet.", values)
+    if settings.get("soak_wanted") and not proof.get("soaked"):
+        return _step("prove", "The configuration runs and holds; it was never put under load.", values)
     return _step("keep", "The proven configuration runs in the start-up that was proven.", values)
+
+
+def _back(reason, last, settings):
+    """The way back, or what the user wants in its place when nothing could be proven."""
+    wanted = settings.get("when_not_proven") or "restore"
+    if wanted == "keep" and last["verdict"] == "short":
+        return _step("done", "%s It serves on, as sglang_server_when_not_proven: keep asks." % reason)
+    return _step("back", reason, {"stop": wanted == "stop"})
 
 
 def _step_after(plan, attempts, settings):
@@ -230,21 +244,22 @@ def _step_after(plan, attempts, settings):
         return _step("done", last.get("reason") or "Nothing told the pool of this start-up.")
     limit = settings.get("max_attempts") or 3
     if len(attempts) >= limit:
-        return _step("back", "All %d attempts are used up; the last one: %s" % (limit, last.get("reason")))
+        return _back("All %d attempts are used up; the last one: %s" % (limit, last.get("reason")), last, settings)
     if verdict == "failed":
-        return _step_after_failure(last, failure, attempts)
+        return _step_after_failure(last, failure, attempts, settings)
     if plan.get("refusal") or not plan.get("feasible"):
-        return _step("back", "%s %s" % (last.get("reason"), plan.get("refusal") or "No other fraction can hold it."))
+        why = plan.get("refusal") or "No other fraction can hold it."
+        return _back("%s %s" % (last.get("reason"), why), last, settings)
     values = values_of_plan(plan, settings.get("engine_version"))
     if values["config_hash"] in [attempt.get("config_hash") for attempt in attempts]:
-        return _step("back", "%s The plan has no other values to offer." % last.get("reason"))
+        return _back("%s The plan has no other values to offer." % last.get("reason"), last, settings)
     return _step("try", "%s Next: fraction %s." % (last.get("reason"), values["fraction"]), values)
 
 
-def _step_after_failure(last, failure, attempts):
+def _step_after_failure(last, failure, attempts, settings):
     retried = len(attempts) > 1 and attempts[-2].get("config_hash") == last.get("config_hash")
     if failure.get("transient") and not retried:
         return _step(
             "try", "%s This can pass: one more start, unchanged." % last.get("reason"), last.get("values") or {}
         )
-    return _step("back", last.get("reason") or "The server did not come up.")
+    return _back(last.get("reason") or "The server did not come up.", last, settings)

@@ -200,6 +200,17 @@ options:
       - Print the plan as a table while the play runs, one line each, under the name of the host.
     type: bool
     default: false
+  soak_wanted:
+    description:
+      - Whether a server that holds but was never put under load has to be proven.
+    type: bool
+    default: true
+  when_not_proven:
+    description:
+      - The step when nothing could be proven.
+    type: str
+    choices: [restore, keep, stop]
+    default: restore
   look_only:
     description:
       - The step is asked for to be shown, not to be taken.

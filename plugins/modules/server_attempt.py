@@ -149,6 +149,10 @@ def closed(module, instance):
     outcome = instance.outcome(params["step"], params["attempts"], params["back"])
     if module.check_mode:
         return {"changed": not instance.snapshot_needed(), "outcome": outcome}
+    if outcome["way_back"] == "down":
+        # What served before does not serve: the next run has to find that open and try again.
+        instance.store.release_lease(params["run_id"])
+        return {"changed": False, "outcome": outcome}
     return {"changed": instance.close(params["run_id"], params["keep_backups"]), "outcome": outcome}
 
 

@@ -109,6 +109,10 @@ backups:
   returned: success
   type: list
   elements: dict
+previous:
+  description: Name of the newest backup in which the unit was something else than it is now, null when there is none.
+  returned: success
+  type: str
 lease:
   description: The run that holds the instance, null when none does.
   returned: success

@@ -100,7 +100,7 @@ units:
   description:
     - What the way back means for each unit (RV(ignore:name), whether it is to be RV(ignore:active)
       and RV(ignore:enabled),
-      whether it has to RV(ignore:stop) or to RV(ignore:restart) for it, its RV(ignore:port)).
+      whether it has to RV(ignore:stop) for it, its RV(ignore:host) and RV(ignore:port)).
   returned: O(state=restored)
   type: list
   elements: dict

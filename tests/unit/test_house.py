@@ -80,6 +80,40 @@ def test_a_role_uses_no_public_variable_that_is_not_specified(role):
     assert {found for text in texts for found in name.findall(text)} - known - tags == set()
 
 
+def texts_of(role: Path, *kinds: str) -> list[str]:
+    """Return the files of a role without the lines that are comments: naming a variable there does not use it."""
+    files = [path for kind in kinds for path in sorted((role / kind).rglob("*")) if path.is_file()]
+    return [re.sub(r"(?m)^\s*#.*$", "", path.read_text()) for path in files]
+
+
+@pytest.mark.parametrize("role", ROLES, ids=by_name)
+def test_every_default_is_used(role):
+    """The specification does not count: it describes every variable, also one that nothing reads."""
+    defaults = load(role / "defaults" / "main.yml") or {}
+    texts = [*texts_of(role, "tasks", "templates", "handlers", "vars"), (role / "meta" / "main.yml").read_text()]
+    words = set(re.findall(r"\w+", "\n".join([*texts, *map(str, defaults.values())])))
+    assert sorted(set(defaults) - words) == []
+
+
+def test_every_setting_of_a_server_is_used():
+    role = ROOT / "roles" / "sglang_server"
+    text = "\n".join(texts_of(role, "tasks", "templates", "handlers", "vars"))
+    used = {name for pair in re.findall(r"\b__sglang_server(?:\.(\w+)|\['(\w+)'\])", text) for name in pair}
+    assert sorted(set(load(role / "vars" / "main.yml")["__sglang_server_defaults"]) - used) == []
+
+
+@pytest.mark.parametrize("folder", ["roles", "playbooks", "molecule"])
+def test_no_key_is_asked_for_by_the_name_of_a_method(folder):
+    """``x.values`` is the method of every dictionary: the key of this name is ``x['values']``."""
+    method = re.compile(r"(?<=[\w\])])\.(?:values|keys|items)\b(?!\s*\()")
+    found = []
+    for path in CONTENT:
+        if path.startswith(folder + "/") and path.endswith((".yml", ".yaml", ".j2")):
+            lines = enumerate((ROOT / path).read_text().splitlines(), 1)
+            found += [f"{path}:{number}" for number, line in lines if method.search(line)]
+    assert found == []
+
+
 def test_every_role_is_specified():
     assert [path.name for path in sorted(ROOT.glob("roles/*")) if path.is_dir()] == [role.name for role in ROLES]
 

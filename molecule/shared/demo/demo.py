@@ -219,7 +219,7 @@ def main():
     play = Play("deploy", sglang_server_min_headroom_gib=floor, sglang_server_target_tokens=50000000)
     checks.add(
         "refused, saying what would fit",
-        play.status != 0 and "refused before any restart" in play.text,
+        play.status != 0 and "refused before any restart" in play.text and "would fit" in play.text,
         "exit status %d" % play.status,
     )
     checks.add("no restart", invocation() == proven, "the same invocation serves")

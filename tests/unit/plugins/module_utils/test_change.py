@@ -22,6 +22,7 @@ READY = {
     "startup": {"pool_tokens": 200000, "headroom_gib": 5.0},
 }
 SOAK = {"verdict": "proven", "reason": "Survived.", "least_free_gib": {"0": 3.0}}
+LAUNCHER = ["python", "-m", "sglang.launch_server", "--host", "10.0.0.5", "--port", "30001"]
 REQUEST = {"target_tokens": 200000}
 
 
@@ -42,6 +43,7 @@ class World:
             adopt_unit,
             str(self.root / "run"),
             str(self.host.proc),
+            str(self.root / "wants"),
         )
 
     def serve(self, pid=100, config_hash=None, invocation="a" * 32, unit=UNIT):
@@ -53,7 +55,7 @@ class World:
             "fragment": str(self.unit_file),
         }
         environ = ["GPUFLEET_SGLANG_CONFIG=%s" % config_hash] if config_hash else []
-        self.host.process(pid, ["python", "--port", "30001"], environ)
+        self.host.process(pid, LAUNCHER, environ)
 
     def judge(self, instance, ready=None, soak=None, run_id="run"):
         return instance.judge(
@@ -78,7 +80,7 @@ def test_a_first_change_on_an_empty_host_goes_back_to_nothing(world):
     world.serve(config_hash="candidate")
     manifest = instance.find_backup("change")
     (step,) = instance.plan_back(manifest)
-    assert (step["active"], step["stop"], step["restart"], step["exists"]) == (False, True, False, False)
+    assert (step["active"], step["stop"], step["exists"]) == (False, True, False)
     assert instance.put_back(manifest) == [str(world.unit_file)]
     assert not world.unit_file.exists()
 
@@ -92,7 +94,7 @@ def test_a_hand_made_unit_is_the_baseline_and_is_started_again(world):
     world.serve(pid=200, config_hash="candidate", invocation="b" * 32)
     manifest = instance.find_backup("change")
     (step,) = instance.plan_back(manifest)
-    assert (step["active"], step["enabled"], step["restart"], step["port"]) == (True, True, True, 30001)
+    assert (step["active"], step["enabled"], step["host"], step["port"]) == (True, True, "10.0.0.5", 30001)
     instance.put_back(manifest)
     assert world.unit_file.read_text() == "by hand\n"
 
@@ -104,7 +106,7 @@ def test_killed_between_files_and_restart_nothing_is_restarted(world):
     instance.take_snapshot("run", world.files)
     world.unit_file.write_text("ours\n")
     (step,) = instance.plan_back(instance.find_backup("change"))
-    assert (step["restart"], step["stop"]) == (False, False)
+    assert step["stop"] is False
 
 
 def test_an_adopted_unit_with_another_name_comes_back(world):
@@ -116,8 +118,8 @@ def test_an_adopted_unit_with_another_name_comes_back(world):
     world.host.units["hand.service"].update(state="inactive", pid=0)
     world.serve(pid=200, config_hash="candidate")
     own, adopted = instance.plan_back(instance.find_backup("change"))
-    assert (own["stop"], own["restart"]) == (True, False)
-    assert (adopted["stop"], adopted["restart"]) == (False, True)
+    assert (own["stop"], own["active"]) == (True, False)
+    assert (adopted["stop"], adopted["active"]) == (False, True)
 
 
 def test_a_proven_attempt_stores_its_proof(world):
@@ -206,3 +208,56 @@ def test_no_key_reaches_the_attempts(world):
     )
     attempt = world.judge(instance, ready=ready, soak={})
     assert "canary-key" not in str(attempt)
+
+
+def test_previous_is_the_newest_backup_that_was_something_else(world):
+    instance = world.instance()
+    assert instance.inform()["previous"] is None
+    first = instance.take_snapshot("a", world.files)["name"]
+    world.serve(config_hash="proven")
+    assert instance.inform()["previous"] == first
+    # A change that ended where it began leaves a backup that is no way back to anything else.
+    instance.take_snapshot("b", world.files)
+    assert instance.inform()["previous"] == first
+
+
+def test_a_unit_that_goes_leaves_no_link_by_which_it_would_start_at_boot(world):
+    instance = world.instance()
+    instance.take_snapshot("run", world.files)
+    (world.root / "wants").mkdir()
+    link = world.root / "wants" / UNIT
+    link.symlink_to("/nowhere")
+    instance.put_back(instance.find_backup("change"))
+    assert not link.is_symlink()
+
+
+def test_the_first_baseline_is_never_pruned(world):
+    world.unit_file.write_text("by hand\n")
+    world.serve()
+    instance = world.instance()
+    names = [instance.take_snapshot("run", world.files)["name"] for dummy in range(3)]
+    instance.close("run", keep=1)
+    assert [backup["name"] for backup in instance.inform()["backups"]] == [names[0], names[2]]
+
+
+def test_a_proof_that_does_not_run_is_no_proof_to_go_back_to(world):
+    instance = world.instance()
+    world.judge(instance)
+    world.serve(config_hash="something else")
+    assert instance.take_snapshot("run", world.files)["kind"] == "baseline"
+
+
+def test_a_proven_configuration_that_runs_again_is_measured_as_it_ran(world):
+    instance = world.instance()
+    plan = dict(PLAN, fraction=0.99, predicted_tokens=999)
+    attempt = instance.judge("run", 1, STEP, plan, READY, SOAK, REQUEST, world.files)
+    assert attempt["measurement"]["fraction"] == 0.93
+    assert attempt["predicted"]["predicted_tokens"] is None
+
+
+def test_the_values_for_an_unchanged_second_start_are_not_masked(world):
+    step = {"values": {"environment": {"HF_TOKEN": "canary-token"}, "config_hash": "x"}}
+    instance = world.instance()
+    attempt = instance.judge("run", 1, step, PLAN, dict(READY, verdict="failed"), {}, REQUEST, world.files)
+    assert attempt["values"] == step["values"]
+    assert "canary-token" not in str(instance.store.attempts())

@@ -75,3 +75,25 @@ def test_a_rollback_says_what_serves():
     assert found["rollback_message"].startswith(
         "main: Rolled back to x. sglang-main.service serves on port 30000 again"
     )
+
+
+def test_a_second_run_without_a_soak_still_only_holds():
+    found = outcome("main", {"action": "keep"}, [], {}, SERVING, dict(PROOF, soaked=False))
+    assert (found["success"], found["verdict"]) == (True, "holds")
+
+
+def test_check_mode_is_planned():
+    found = outcome("main", {"action": "planned", "reason": "Would try."}, [], {}, None, None)
+    assert (found["success"], found["verdict"], found["message"]) == (True, "planned", "main: Would try.")
+
+
+def test_a_hand_made_server_with_a_key_of_its_own_is_restored_by_its_ready_line():
+    assert (
+        way_back_state({"kind": "baseline", "ready": {"verdict": "failed", "startup": {"state": "ready"}}})
+        == "restored"
+    )
+
+
+def test_what_is_left_running_says_what_it_lacks():
+    found = outcome("main", {"action": "done", "reason": "No witness."}, [{"verdict": "failed"}], {}, SERVING, None)
+    assert found["message"].endswith("It is not enabled, and systemd does not start it again when it dies.")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,104 @@ def test_a_secret_is_not_shown():
     assert "hf_abc" not in sentences(sglang_model_token=["hf_abc"])[0]
 
 
+LAYERS = ("", "_group", "_host")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("config", "write what stands in your file as single arguments"),
+        ("--config", "take its place and remove the key"),
+        ("api-key", "use sglang_server_api_key"),
+        ("api_key", "use sglang_server_api_key"),
+        ("admin-api-key", "protect the server with sglang_server_api_key"),
+        ("--admin_api_key", "in the list of processes"),
+        ("ssl-keyfile-password", "a key file without a password"),
+        ("ssl_keyfile_password", "in the list of processes"),
+    ],
+)
+def test_an_argument_that_shows_or_removes_a_key_is_refused(layer, name, expected):
+    found = sentences(**{"sglang_server_arguments" + layer: {name: "s3cr3t"}})
+    assert len(found) == 1, found
+    assert found[0].startswith(f"sglang_server_arguments{layer} has {name}")
+    assert expected in found[0]
+    assert "s3cr3t" not in found[0]
+
+
+@pytest.mark.parametrize("name", ["ssl-keyfile", "config-format", "file-storage-path", "tokenizer-path"])
+def test_an_argument_with_a_name_like_these_is_allowed(name):
+    assert sentences(sglang_server_arguments={name: "x"}) == []
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("value", ["s3cr3t", ["s3cr3t"]])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("HF_TOKEN", "the hub's token belongs to sglang_model_token"),
+        ("HUGGING_FACE_HUB_TOKEN", "the hub's token belongs to sglang_model_token"),
+        ("OPENAI_API_KEY", "a key of the server belongs to sglang_server_api_key"),
+        ("API_KEY", "shown in diffs"),
+        ("SGLANG_DIFFUSION_SLACK_TOKEN", "shown in diffs"),
+        ("AWS_SECRET_ACCESS_KEY", "shown in diffs"),
+        ("REDIS_PASSWORD", "shown in diffs"),
+        ("OAUTH_CLIENT_SECRET", "shown in diffs"),
+        ("my_token", "shown in diffs"),
+    ],
+)
+def test_a_secret_in_the_environment_is_refused_and_not_shown(layer, value, name, expected):
+    found = sentences(**{"sglang_server_environment" + layer: {name: value}})
+    assert len(found) == 1, found
+    assert found[0].startswith(f"sglang_server_environment{layer} has {name}, ")
+    assert expected in found[0]
+    assert "s3cr3t" not in found[0]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HF_TOKEN_PATH",
+        "HF_HUB_DISABLE_IMPLICIT_TOKEN",
+        "SGLANG_MAX_THINK_TOKENS",
+        "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK",
+        "SGLANG_INIT_NEW_TOKEN_RATIO",
+        "SGLANG_LOG_DECODE_GRAPH_KEY",
+        "TOKENIZERS_PARALLELISM",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "AWS_SHARED_CREDENTIALS_FILE",
+    ],
+)
+def test_a_variable_with_a_name_like_a_secret_is_allowed(name):
+    assert sentences(sglang_server_environment={name: "1"}) == []
+
+
+def test_one_server_of_several_is_named_with_its_secret():
+    entries = [
+        {"name": "a", "environment": {"HF_TOKEN": "s3cr3t"}},
+        {"name": "b", "port": 1, "arguments_host": {"config": "/etc/x.yaml"}},
+    ]
+    found = sentences(sglang_server_instances=entries)
+    assert [one.partition(" has ")[0] for one in found] == [
+        "sglang_server_environment in instance a",
+        "sglang_server_arguments_host in instance b",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([{"name": "a", "model_path": "/m/a"}, {"name": "b", "port": 1, "model_path": "/m/b"}], 0),
+        ([{"name": "a", "model_path": "/m/a"}, {"name": "b", "port": 1}], 1),
+        ([{"name": "a"}], 1),
+    ],
+)
+def test_no_model_is_needed_where_every_server_has_its_own(entries, expected):
+    found = sentences(sglang_model_path=..., sglang_server_instances=entries)
+    assert len(found) == expected
+    assert all("No model is named" in one for one in found)
+
+
 # Drift: the tables here against the roles' own specifications.
 
 
@@ -173,6 +272,12 @@ def test_every_range_is_about_a_variable_that_exists(rule):
 def test_every_owned_argument_has_a_variable_and_a_canonical_name(row):
     assert row.variable in OPTIONS
     assert _engine.canonical_name(row.argument) == row.argument
+
+
+@pytest.mark.parametrize("row", _preflight_rules.REFUSED, ids=lambda row: row.argument)
+def test_every_refused_argument_has_its_canonical_name_and_names_variables_that_exist(row):
+    assert _engine.canonical_name(row.argument) == row.argument
+    assert set(re.findall(r"sglang_[a-z]+_[a-z_]+", row.instead)) - set(OPTIONS) == set()
 
 
 def test_every_number_of_the_roles_has_a_range():

@@ -34,6 +34,21 @@ def test_a_process_made_by_hand_has_no_hash_and_perhaps_no_port(host):
     assert "canary-key" not in str(running)
 
 
+def test_the_launcher_is_found_behind_a_shell(host):
+    host.process(100, ["/bin/bash", "/usr/local/bin/serve-by-hand"], [])
+    host.process(101, ["python", "-m", "sglang.launch_server", "--host=0.0.0.0", "--port=31000"], [], parent=100)
+    running = _service.describe(host.run_command, "sglang-main.service", str(host.proc))["running"]
+    assert (running["host"], running["port"]) == ("0.0.0.0", 31000)
+
+
+@pytest.mark.parametrize(
+    "argv", [["bash", "-c", "sglang serve --port $PORT"], ["python", "-m", "sglang.launch_server", "--port", "$P"]]
+)
+def test_a_port_that_cannot_be_told_is_not_guessed(host, argv):
+    host.process(100, argv, [])
+    assert _service.describe(host.run_command, "sglang-main.service", str(host.proc))["running"]["port"] is None
+
+
 def test_a_unit_that_does_not_exist(host):
     found = _service.describe(host.run_command, "other.service", str(host.proc))
     assert (found["exists"], found["active"], found["running"]) == (False, False, {})

@@ -112,13 +112,13 @@ def test_a_death_without_its_figures_is_not_remembered_as_a_reserve(missing):
 
 
 def test_a_start_without_a_pool_measures_nothing():
-    assert _verdict.measurement({"startup": {}}, {}, PLAN) is None
+    assert _verdict.measurement({"startup": {}}, {}, PLAN, {}) is None
 
 
 def test_a_measurement_carries_what_was_set_and_what_was_seen():
     ready = {"startup": {"pool_tokens": 195011, "free_before_load_gib": 94.97, "headroom_gib": 5.5}}
     soak = {"least_free_gib": {"0": 3.0, "1": 2.5}}
-    taught = _verdict.measurement(ready, soak, PLAN)
+    taught = _verdict.measurement(ready, soak, PLAN, {"fraction": 0.93})
     assert (taught["pool_tokens"], taught["fraction"], taught["least_free_gib"]) == (195011, 0.93, 2.5)
 
 
@@ -208,3 +208,24 @@ def test_short_with_an_empty_interval_goes_back():
     step = _verdict.next_step(plan, {}, [attempt("short")], SETTINGS)
     assert step["action"] == "back"
     assert "No fraction holds it." in step["reason"]
+
+
+def test_a_server_that_was_never_put_under_load_is_proven_when_a_soak_is_wanted():
+    server = dict(running(), proof=proof(soaked=False))
+    assert _verdict.next_step(PLAN, server, [], SETTINGS)["action"] == "keep"
+    assert _verdict.next_step(PLAN, server, [], dict(SETTINGS, soak_wanted=True))["action"] == "prove"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "verdict", "action", "stop"),
+    [
+        ("restore", "short", "back", False),
+        ("keep", "short", "done", None),
+        ("keep", "unsafe", "back", False),
+        ("stop", "short", "back", True),
+    ],
+)
+def test_what_happens_when_nothing_could_be_proven(wanted, verdict, action, stop):
+    settings = dict(SETTINGS, max_attempts=1, when_not_proven=wanted)
+    step = _verdict.next_step(PLAN, {}, [attempt(verdict)], settings)
+    assert (step["action"], step["values"].get("stop")) == (action, stop)

@@ -32,3 +32,13 @@ def test_check_mode_judges_nothing(instance_host):
     found = instance_host(server_attempt, state="judged", run_id="run", _ansible_check_mode=True)
     assert found["attempt"] is None
     assert instance_host(server_info)["attempts"] == []
+
+
+def test_a_way_back_that_failed_stays_open(instance_host):
+    instance_host(server_snapshot, run_id="run")
+    back = {"unit": "sglang-main.service", "kind": "baseline", "ready": {"verdict": "failed"}}
+    closed = instance_host(server_attempt, state="closed", run_id="run", step={"action": "back"}, back=back)
+    assert (closed["changed"], closed["outcome"]["way_back"]) == (False, "down")
+    found = instance_host(server_info)
+    assert found["open_change"] is not None
+    assert found["lease"] is None
