@@ -12,7 +12,7 @@ demo: venv ## the main job on a test host of this machine: plan, deploy, prove, 
 test: venv ## all tests, with minutes per part
 	@.venv/bin/python tools/run_parts.py
 
-test-long: venv ## the same with the parts that take long
+test-long: venv ## the same with the demo and the parts that take long
 	@.venv/bin/python tools/run_parts.py --long
 
 lint: venv ## ruff, ansible-lint (production), rules of the house

@@ -84,7 +84,8 @@ def all_parts(long: bool) -> list[Part]:
             continue
         kind = "alone" if scenario in REAL_ENGINE_SCENARIOS else "played"
         parts.append(Part(f"molecule-{scenario}", ["bash", "tools/molecule.sh", scenario], kind=kind))
-    parts.append(Part("demo", ["bash", "tools/demo.sh"], kind="alone"))
+    if long:
+        parts.append(Part("demo", ["bash", "tools/demo.sh"], kind="alone"))
     return parts
 
 

@@ -104,3 +104,10 @@ def test_every_attempt_is_remembered_with_its_reason(host):
     attempts = [json.loads(line) for line in lines]
     assert attempts[-1]["verdict"] == "proven"
     assert all(attempt["reason"] for attempt in attempts)
+
+
+def test_the_unit_that_was_replaced_does_not_come_back(host):
+    assert host.check_output("systemctl show hand.service --property=ActiveState,UnitFileState --value").split() == [
+        "inactive",
+        "disabled",
+    ]
