@@ -99,26 +99,26 @@ def descendants(pid, proc_root="/proc"):
     return found
 
 
-def _private_kib(pid, proc_root):
-    for line in _read_bytes(os.path.join(proc_root, str(pid), "smaps_rollup")).splitlines():
-        if line.startswith(b"Pss:"):
-            return int(line.split()[1])
-    return 0
+def _own_kib(pid, proc_root):
+    """RAM that comes free when the process ends: pages of files (libraries) count as available all along."""
+    wanted = (b"Pss_Anon:", b"Pss_Shmem:")
+    lines = _read_bytes(os.path.join(proc_root, str(pid), "smaps_rollup")).splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(wanted))
 
 
 def read_process(pid, proc_root="/proc"):
     """What a unit's main process runs.
 
     :returns: ``{"pid", "config_hash" (None for a process that we did not configure), "command_line" (secrets masked),
-        "host" and "port" (None when the launcher is not found), "memory_gib" (proportional share of RAM of the process
-        and all below it)}``; empty when there is none.
+        "host" and "port" (None when the launcher is not found), "memory_gib" (RAM that comes free when the process
+        and all below it end)}``; empty when there is none.
     """
     argv = _argv(pid, proc_root) if pid else []
     if not argv:
         return {}
     tree = descendants(pid, proc_root)
     launcher = _launcher_argv(tree, proc_root)
-    memory_kib = sum(_private_kib(process, proc_root) for process in tree)
+    memory_kib = sum(_own_kib(process, proc_root) for process in tree)
     return {
         "pid": pid,
         "config_hash": config_hash_of_environ(_read_bytes(os.path.join(proc_root, str(pid), "environ"))),

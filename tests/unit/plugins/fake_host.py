@@ -19,7 +19,9 @@ class FakeHost:
         (directory / "cmdline").write_bytes(b"\0".join(word.encode() for word in argv) + b"\0")
         (directory / "environ").write_bytes(b"\0".join(word.encode() for word in environ) + b"\0")
         (directory / "stat").write_text("%d (sglang::sched (x) y) S %d 0 0" % (pid, parent))
-        (directory / "smaps_rollup").write_text("00-ff ---p 0 00:00 0 [rollup]\nRss: 9 kB\nPss:    %d kB\n" % kib)
+        # Pages of files, which many processes share, are in Pss alone.
+        rollup = "Rss: 9 kB\nPss: %d kB\nPss_Anon: %d kB\nPss_File: 777 kB\nPss_Shmem: %d kB\n"
+        (directory / "smaps_rollup").write_text(rollup % (kib + 777, kib - kib // 4, kib // 4))
 
     def run_command(self, command, **kwargs):
         assert command[:2] == ["systemctl", "show"]
