@@ -9,19 +9,36 @@ Nothing here imports the engine or torch: the real parser needs seconds and some
 
 from __future__ import annotations
 
-import functools
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine_scan import (
     Argument,
     arguments_in_source,
     scan_arguments,
 )
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine_tables import (
+    ALIASES,
+    READS_CONFIG_FILE,
+    RENAMED,
+    STOPS_BY_ITSELF,
+    Alias,
+    Renamed,
+)
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine_values import (
+    Problem,
+    is_given,
+    listed,
+    nearest_names,
+    wrong_value,
+)
 
 __all__ = [
+    "ALIASES",
+    "RENAMED",
     "Alias",
     "Argument",
+    "Examined",
     "Problem",
     "Renamed",
     "arguments_in_source",
@@ -29,9 +46,12 @@ __all__ = [
     "canonical_name",
     "check_arguments",
     "dashed",
+    "examine_arguments",
     "nearest_names",
+    "reads_config_file",
     "scan_arguments",
     "spellings",
+    "stops_by_sigkill",
     "version_at_least",
     "version_key",
 ]
@@ -89,95 +109,23 @@ def version_at_least(version, since):
     return key[0] == (0,) or key >= version_key(since)
 
 
+def reads_config_file(version):
+    """Return True when the engine takes C(--config FILE.yaml); None counts as the newest version."""
+    return version_at_least(version, READS_CONFIG_FILE.version)
+
+
+def stops_by_sigkill(version):
+    """Return True when a clean stop ends in SIGKILL, which the launcher sends to itself, and so looks like a crash."""
+    return not version_at_least(version, STOPS_BY_ITSELF.version)
+
+
 # ---------------------------------------------------------------------------
 # Names of arguments
 # ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Alias:
-    """Another spelling of an argument that means the same in every version that has it."""
-
-    alias: str
-    name: str
-    source: str
-
-
-_SOURCE_FIELDS = "sglang 0.5.23 srt/arg_groups/fields (Arg.aliases)"
-_SOURCE_ABBREVIATION = "argparse abbreviation, unique or meant so in 0.3.6-0.5.23"
-
-ALIASES = (
-    Alias("model", "model-path", _SOURCE_FIELDS),
-    Alias("tp", "tp-size", _SOURCE_ABBREVIATION),
-    Alias("tensor-parallel-size", "tp-size", _SOURCE_FIELDS),
-    Alias("dp", "dp-size", _SOURCE_ABBREVIATION),
-    Alias("data-parallel-size", "dp-size", _SOURCE_FIELDS),
-    Alias("pp", "pp-size", _SOURCE_ABBREVIATION),
-    Alias("pipeline-parallel-size", "pp-size", _SOURCE_FIELDS),
-    Alias("ep", "ep-size", "sglang 0.4.10 srt/server_args.py (--ep)"),
-    Alias("expert-parallel-size", "ep-size", _SOURCE_FIELDS),
-    Alias("attention-data-parallel-size", "attn-dp-size", _SOURCE_FIELDS),
-    Alias("attention-context-parallel-size", "attn-cp-size", _SOURCE_FIELDS),
-    Alias("decode-context-parallel-size", "dcp-size", _SOURCE_FIELDS),
-    Alias("moe-data-parallel-size", "moe-dp-size", _SOURCE_FIELDS),
-    Alias("nccl-init-addr", "dist-init-addr", _SOURCE_FIELDS),
-    Alias("speculative-draft-model", "speculative-draft-model-path", _SOURCE_FIELDS),
-    Alias("speculative-algo", "speculative-algorithm", _SOURCE_ABBREVIATION),
-    Alias("enable-hicache", "enable-hierarchical-cache", _SOURCE_FIELDS),
-    Alias("mem-fraction", "mem-fraction-static", _SOURCE_ABBREVIATION),
-)
+_NO_NAME = re.compile(r"[^A-Za-z0-9.-]")
 _NAME_OF_ALIAS = {row.alias: row.name for row in ALIASES}
-
-
-@dataclass(frozen=True)
-class Renamed:
-    """An argument that newer versions no longer have, and what to write there instead."""
-
-    name: str
-    until: str  # the last version known to accept it
-    use: tuple  # names that replace it, best first; empty: simply drop it
-    source: str
-    how: str = ""  # what the value becomes, when it is not carried over as it is
-
-
-_SOURCE_COMPARED = "compared between sglang wheels"
-
-RENAMED = (
-    Renamed("cuda-graph-max-bs", "0.5.19", ("cuda-graph-max-bs-decode",), "run on sglang 0.5.23: exit 2, ambiguous"),
-    Renamed("cuda-graph-bs", "0.5.19", ("cuda-graph-bs-decode",), _SOURCE_COMPARED),
-    Renamed(
-        "disable-piecewise-cuda-graph",
-        "0.5.19",
-        ("cuda-graph-backend-prefill",),
-        _SOURCE_COMPARED,
-        "with the value disabled",
-    ),
-    Renamed("enable-piecewise-cuda-graph", "0.5.13", ("cuda-graph-backend-prefill",), _SOURCE_COMPARED),
-    Renamed("piecewise-cuda-graph-max-tokens", "0.5.19", ("cuda-graph-max-bs-prefill",), _SOURCE_COMPARED),
-    Renamed("piecewise-cuda-graph-tokens", "0.5.19", ("cuda-graph-bs-prefill",), _SOURCE_COMPARED),
-    Renamed("nsa-prefill-backend", "0.5.19", ("dsa-prefill-backend",), _SOURCE_COMPARED),
-    Renamed("nsa-decode-backend", "0.5.19", ("dsa-decode-backend",), _SOURCE_COMPARED),
-    Renamed("nsa-prefill", "0.5.3", ("nsa-prefill-backend", "dsa-prefill-backend"), _SOURCE_COMPARED),
-    Renamed("nsa-decode", "0.5.3", ("nsa-decode-backend", "dsa-decode-backend"), _SOURCE_COMPARED),
-    Renamed("enable-ep-moe", "0.5.4", ("ep-size", "moe-runner-backend"), _SOURCE_COMPARED, "set to the tp-size"),
-    Renamed("enable-deepep-moe", "0.5.4", ("moe-a2a-backend",), _SOURCE_COMPARED, "with the value deepep"),
-    Renamed(
-        "enable-flashinfer-mla", "0.4.6.post5", ("attention-backend",), _SOURCE_COMPARED, "with the value flashinfer"
-    ),
-    Renamed("enable-flashmla", "0.4.6.post5", ("attention-backend",), _SOURCE_COMPARED, "with the value flashmla"),
-    Renamed("disable-flashinfer", "0.4.0", ("attention-backend",), _SOURCE_COMPARED, "with the value triton"),
-    Renamed("disable-flashinfer-sampling", "0.4.0", ("sampling-backend",), _SOURCE_COMPARED, "with the value pytorch"),
-    Renamed("max-micro-batch-size", "0.5.3", ("pp-max-micro-batch-size",), _SOURCE_COMPARED),
-    Renamed("hybrid-kvcache-ratio", "0.5.13", ("swa-full-tokens-ratio",), _SOURCE_COMPARED),
-    Renamed("disable-mla", "0.4.3.post4", (), _SOURCE_COMPARED),
-    Renamed("disable-jump-forward", "0.4.0", (), _SOURCE_COMPARED),
-    Renamed("disable-nan-detection", "0.4.0", (), _SOURCE_COMPARED),
-    Renamed("disable-disk-cache", "0.4.0", (), _SOURCE_COMPARED),
-    Renamed("enable-overlap-schedule", "0.4.0", (), _SOURCE_COMPARED),
-    Renamed("enable-nan-detection", "0.5.11", (), _SOURCE_COMPARED),
-    Renamed("enable-double-sparsity", "0.5.10", (), _SOURCE_COMPARED),
-    Renamed("torchao-config", "0.5.17", ("quantization",), _SOURCE_COMPARED),
-)
 _RENAMED_BY_NAME = {row.name: row for row in RENAMED}
 
 
@@ -219,19 +167,25 @@ def canonical_arguments(args):
 # ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Why an argument would end the start: C(problem) is unknown, ambiguous or removed; C(sentence) for people."""
+def _known(accepted):
+    """Return spelling -> Argument, or None as the Argument where only the name is known. C(accepted): see spellings."""
+    items = accepted.values() if isinstance(accepted, dict) else accepted
+    result = {}
+    for item in items:
+        if isinstance(item, str):
+            result[item.lstrip("-")] = None
+            continue
+        argument = _argument(item) if isinstance(item, dict) else item
+        result.update(dict.fromkeys(argument.spellings, argument))
+    return result
 
-    argument: str
-    problem: str
-    sentence: str
-    suggestions: tuple = field(default=())
 
-    def as_dict(self):
-        data = asdict(self)
-        data["suggestions"] = list(self.suggestions)
-        return data
+def _argument(data):
+    """Return the Argument that C(as_dict) made C(data) from."""
+    choices = data.get("choices")
+    return Argument(
+        **dict(data, aliases=tuple(data.get("aliases") or ()), choices=None if choices is None else tuple(choices))
+    )
 
 
 def spellings(accepted):
@@ -239,96 +193,167 @@ def spellings(accepted):
 
     C(accepted): names, Arguments, dictionaries of these, or a dictionary name -> Argument.
     """
-    items = accepted.values() if isinstance(accepted, dict) else accepted
-    result = set()
-    for item in items:
-        if isinstance(item, str):
-            result.add(item.lstrip("-"))
-        elif isinstance(item, dict):
-            result.add(item["name"])
-            result.update(item.get("aliases") or ())
-        else:
-            result.update(item.spellings)
-    return result
+    return set(_known(accepted))
 
 
-def check_arguments(args, accepted):
-    """Return the Problems of C(args) (name -> value) against what the engine accepts, in the order of C(args).
+@dataclass(frozen=True)
+class Examined:
+    """What was found out about arguments for an engine.
 
-    argparse also takes a prefix that fits one argument only; a prefix of several is refused as the engine would.
+    C(problems): tuple of Problem; C(notes): sentences about what does not end the start; C(arguments): the arguments
+    by their one whole name, in their order.
     """
-    known = spellings(accepted)
-    problems = [_check_name(dashed(name), known) for name in (args or {})]
-    return [problem for problem in problems if problem is not None]
+
+    problems: tuple
+    notes: tuple
+    arguments: dict
 
 
-def _check_name(name, known):
+def check_arguments(args, accepted, version=None, plugins=()):
+    """Return the Problems of C(args) (name -> value), in their order; see examine_arguments."""
+    return list(examine_arguments(args, accepted, version, plugins).problems)
+
+
+def examine_arguments(args, accepted, version=None, plugins=()):
+    """Return what the engine that takes C(accepted) would make of C(args) (name -> value), as Examined.
+
+    argparse also takes a prefix that fits one spelling only; a prefix of several is refused as the engine would.
+    Values are judged where C(accepted) has Arguments. C(version) keeps an argument that is not there yet from being
+    called removed. C(plugins), tuple of Plugin, may add arguments and choices: these problems become notes. Raises
+    ValueError (one sentence) for names that are none.
+    """
+    known = _known(accepted)
+    problems, notes, arguments, first = [], [], {}, {}
+    for key, value in (args or {}).items():
+        name, spelled, problem = _spelling(dashed(key), known, version)
+        if problem is not None:
+            problem = _unless_harmless(problem, value, plugins, notes)
+        argument = known.get(spelled)
+        full = _whole_name(spelled, argument, known) if spelled else _NAME_OF_ALIAS.get(name, name)
+        if spelled and argument is not None:
+            problem = _judged(name, spelled, full, value, argument, plugins, notes)
+        if problem is None and spelled and _reaches(value, spelled, argument):
+            problem = _second(name, full, _is_twin(spelled, argument), first)
+        if problem is not None:
+            problems.append(problem)
+        if full not in arguments or is_given(value):
+            arguments[full] = value
+    return Examined(tuple(problems), tuple(notes), arguments)
+
+
+def _spelling(name, known, version):
+    """Return (name, the spelling of the engine that it is taken for, None), or (name, None, Problem)."""
     if name in known:
-        return None
+        return name, name, None
+    strange = _NO_NAME.search(name)
+    if strange:
+        # What follows may be a value, and so a secret: it is cut off here.
+        begin, sign = name[: strange.start()], strange.group()
+        sentence = (
+            f"Expected the name of a server argument such as tp-size, found {begin!r} with {sign!r} behind it: write"
+            " the value behind a colon."
+        )
+        return begin, None, Problem(begin, "unknown", sentence)
     renamed = _RENAMED_BY_NAME.get(name)
-    if renamed is not None and (not renamed.use or any(use in known for use in renamed.use)):
-        return _removed(renamed, known)
+    if renamed is not None and _is_gone(renamed, known, version):
+        return name, None, _removed(renamed, known)
     fitting = sorted(spelling for spelling in known if spelling.startswith(name))
     if len(fitting) == 1:
-        return None
+        return name, fitting[0], None
     if fitting:
-        return Problem(
-            name,
-            "ambiguous",
-            f"The server argument {name} is ambiguous, this engine has {_listed(fitting)}: write the whole name.",
-            tuple(fitting[:5]),
-        )
+        sentence = f"The server argument {name} is ambiguous, this engine has {listed(fitting)}: write the whole name."
+        return name, None, Problem(name, "ambiguous", sentence, tuple(fitting[:5]))
+    if canonical_name(name) in known:
+        return name, canonical_name(name), None  # a spelling of other versions, written as this engine has it
     near = nearest_names(name, known)
-    hint = "did you mean {}?".format(_listed(near, last=" or ")) if near else "see the help of sglang.launch_server."
-    return Problem(
-        name,
-        "unknown",
-        f"The server argument {name} is not known to this engine: {hint}",
-        tuple(near),
-    )
+    hint = "did you mean {}?".format(listed(near, last=" or ")) if near else "see the help of sglang.launch_server."
+    sentence = f"The server argument {name} is not known to this engine: {hint}"
+    return name, None, Problem(name, "unknown", sentence, tuple(near))
+
+
+def _unless_harmless(problem, value, plugins, notes):
+    """Return the Problem of a name, or None and a note where it does not end the start."""
+    name = problem.argument
+    if not is_given(value):
+        notes.append(f"The server argument {name} is not one of this engine: its value leaves it out.")
+        return None
+    adding = sorted(plugin.name for plugin in plugins if name in plugin.arguments)
+    if adding and problem.problem == "unknown":
+        notes.append(f"The server argument {name} is not one of SGLang, but of {listed(adding)}: it was not checked.")
+        return None
+    return problem
+
+
+def _is_gone(row, known, version):
+    if version is not None:
+        return version_at_least(version, row.until) and version_key(version) != version_key(row.until)
+    return not row.use or any(use in known for use in row.use)
 
 
 def _removed(row, known):
     use = next((name for name in row.use if name in known), None)
-    advice = "use {}{}".format(use, " " + row.how if row.how else "") if use else "remove it"
+    if use is None:
+        advice = row.how if row.how and not row.use else "remove it"
+    else:
+        advice = "use {}{}".format(use, " " + row.how if row.how else "")
     sentence = f"The server argument {row.name} was removed after SGLang {row.until}: {advice}."
     return Problem(row.name, "removed", sentence, (use,) if use else ())
 
 
-def _listed(names, last=" and "):
-    names = list(names)
-    if len(names) > 5:
-        return ", ".join(names[:5]) + f" and {len(names) - 5} more"
-    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + last + names[-1]
+def _is_twin(spelled, argument):
+    """Return True when C(spelled) is the C(no-...) that switches an argument off."""
+    return argument is not None and argument.negatable and spelled[:3] == "no-" and spelled[3:] in argument.spellings
 
 
-@functools.lru_cache(maxsize=4096)
-def _distance(left, right):
-    """Return the edit distance of two names where a swap of neighbours counts as one edit."""
-    previous, current = None, list(range(len(right) + 1))
-    for row, letter in enumerate(left, 1):
-        before, previous, current = previous, current, [row] + [0] * len(right)
-        for column, other in enumerate(right, 1):
-            cost = 0 if letter == other else 1
-            current[column] = min(previous[column] + 1, current[column - 1] + 1, previous[column - 1] + cost)
-            swapped = row > 1 and column > 1 and letter == right[column - 2] and left[row - 2] == other
-            if swapped:
-                current[column] = min(current[column], before[column - 2] + 1)
-    return current[-1]
+def _whole_name(spelled, argument, known):
+    """Return the one name of the argument that has the spelling C(spelled); a twin keeps its C(no-).
+
+    That is the name of ALIASES where the engine has it: 0.4.0 declares --tensor-parallel-size before --tp-size.
+    """
+    name = spelled if argument is None else argument.name
+    whole = canonical_name(name) if canonical_name(name) in known else name
+    return "no-" + whole if _is_twin(spelled, argument) else whole
 
 
-def nearest_names(name, known, limit=3):
-    """Return up to C(limit) known names that a person who wrote C(name) may have meant, best first."""
-    allowed = max(1, len(name) // 4)
-    near = []
-    for spelling in known:
-        if abs(len(spelling) - len(name)) <= allowed:
-            distance = _distance(name, spelling)
-            if distance <= allowed:
-                near.append((distance, spelling))
-    if near:
-        return [spelling for _unused, spelling in sorted(near)[:limit]]
-    words = set(name.split("-"))
-    shared = [(-len(words & set(spelling.split("-"))), len(spelling), spelling) for spelling in known]
-    # A name that shares all but one of its words is worth showing, an accidental common word is not.
-    return [row[2] for row in sorted(shared) if -row[0] >= max(2, len(words) - 1)][:limit]
+def _reaches(value, spelled, argument):
+    """Return True when the value makes the argument stand on the command line."""
+    off = value is False and argument is not None and argument.negatable and not _is_twin(spelled, argument)
+    return off or is_given(value)
+
+
+def _second(name, full, is_twin, first):
+    """Return the Problem of an argument that was given before, remembering it in C(first): one name -> spelling."""
+    one = full[3:] if is_twin else full
+    before = first.setdefault(one, name)
+    if before == name:
+        return None
+    sentence = f"The server arguments {before} and {name} are one and the same argument, {one}: keep one of them."
+    return Problem(name, "twice", sentence, (one,))
+
+
+def _judged(name, spelled, full, value, argument, plugins, notes):
+    """Return the Problem of the value of an argument that the engine has, or None; add what is worth knowing."""
+    if argument.refusal and is_given(value):
+        return Problem(name, "removed", f"The server argument {full} ends the start of this engine: {argument.refusal}")
+    wrong = wrong_value(full, value, argument)
+    adding = sorted(plugin.name for plugin in plugins if plugin.adds_choices)
+    if wrong is not None and wrong.by_choice and adding:
+        notes.append(f"{wrong.sentence} It was not refused, since {listed(adding)} may add choices.")
+        wrong = None
+    if wrong is not None:
+        return Problem(name, "value", wrong.sentence, wrong.suggestions)
+    notes.extend(_notes(spelled, full, value, argument))
+    return None
+
+
+def _notes(spelled, full, value, argument):
+    """Return the sentences about an argument that does not end the start."""
+    notes = []
+    if argument.deprecated and is_given(value):
+        use = f"use {argument.instead}" if argument.instead else "a later version will not have it"
+        notes.append(f"The server argument {full} is deprecated in this engine: {use}.")
+    if value is False and argument.negatable and not _is_twin(spelled, argument):
+        notes.append(f"The server argument {full} is false, so this engine gets no-{full}: null leaves it out.")
+    if value is False and argument.takes_value:
+        notes.append(f"The server argument {full} takes a value, so false is handed over as one: null leaves it out.")
+    return notes

@@ -11,6 +11,7 @@ import os
 import re
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import scan_arguments, version_key
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine_plugins import read_plugins
 
 # Packages whose version says how the engine behaves or why it does not start.
 PACKAGES = (
@@ -97,10 +98,13 @@ def site_packages(venv):
 
 def _distributions(site, name):
     """Return the dist-info folders of the distribution C(name) in the package folder C(site)."""
+    wanted = normalized(name)
     return [
-        folder
-        for folder in sorted(glob.glob(os.path.join(glob.escape(site), "*.dist-info")))
-        if normalized(os.path.basename(folder)[: -len(".dist-info")].rsplit("-", 1)[0]) == normalized(name)
+        os.path.join(site, entry)
+        for entry in sorted(os.listdir(site))
+        if entry.endswith(".dist-info")
+        and entry[0].lower() == wanted[0]
+        and normalized(entry[: -len(".dist-info")].rsplit("-", 1)[0]) == wanted
     ]
 
 
@@ -135,7 +139,9 @@ def package_dir(site):
 
 
 def read_engine(venv):
-    """Return what engine_info returns for the virtual environment C(venv), without the problems of arguments.
+    """Return what engine_info returns for the virtual environment C(venv), without what it says of arguments.
+
+    C(arguments) is name -> Argument, C(plugins) a tuple of Plugin.
 
     Raises EngineError or ValueError (one sentence).
     """
@@ -168,6 +174,7 @@ def read_engine(venv):
         "console_script": console if os.path.exists(console) else None,
         "requires_python": _requires_python(site),
         "packages": {name: found for name, found in packages.items() if found},
+        "plugins": read_plugins(site),
         "arguments": accepted,
     }
 

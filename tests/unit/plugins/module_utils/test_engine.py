@@ -4,9 +4,9 @@
 
 """The engine: versions, names, accepted arguments.
 
-The scan was compared once with the parser of a real SGLang 0.5.23 (C(ServerArgs.add_cli_args), 531 arguments with 543
-spellings): names, which of them take a value, deprecations and literal choices were equal; arguments-0.5.23.txt is that
-parser's list, without --help. The other lists were scanned from the wheels that their names give.
+arguments-0.5.23.txt is the list of a real parser, without --help; the other lists were scanned from the wheels that
+their names give. What the scan makes of 0.5.23 is compared with the real parser in test_engine_real.py, values are
+tried in test_engine_values.py.
 """
 
 from __future__ import annotations
@@ -120,6 +120,38 @@ def test_removed_arguments_are_gone_and_lead_to_living_ones(row):
     known = set(names_of("0.5.23"))
     assert row.name not in known
     assert not row.use or known & set(row.use)
+    assert _engine.version_key(row.until) < _engine.version_key("0.5.23")
+    assert row.source
+
+
+@pytest.mark.parametrize("version", ["0.4.6.post5", "0.5.14"])
+def test_every_argument_that_went_has_a_row(version):
+    gone = set(names_of(version)) - set(names_of("0.5.23"))
+    assert gone - {row.name for row in _engine.RENAMED} == set()
+    assert len(gone) > 20
+
+
+def test_the_23_that_went_with_0_5_20_are_all_there():
+    assert len([row for row in _engine.RENAMED if row.until == "0.5.19"]) == 23
+
+
+@pytest.mark.parametrize(
+    ("version", "reads", "sigkill"),
+    [
+        ("0.5.2", False, True),
+        ("0.5.3rc1", False, True),
+        ("0.5.3", True, True),
+        ("0.5.19", True, True),
+        ("0.5.19.post1", True, True),
+        ("0.5.20", True, False),
+        ("0.5.23", True, False),
+        (None, True, False),
+        ("0.0.0.dev1+gabc", True, False),
+    ],
+)
+def test_what_an_engine_does_depends_on_its_version(version, reads, sigkill):
+    assert _engine.reads_config_file(version) is reads
+    assert _engine.stops_by_sigkill(version) is sigkill
 
 
 @pytest.mark.parametrize("name", ["", "--", "  ", None, 3])
@@ -148,6 +180,8 @@ def test_arguments_must_be_a_dictionary():
 # --- scan -------------------------------------------------------------------
 
 OLD_FORM = """
+MORE = ["half", "float"]
+
 class ServerArgs:
     @staticmethod
     def add_cli_args(parser):
@@ -157,6 +191,15 @@ class ServerArgs:
         parser.add_argument("--computed", choices=["auto"] + BACKENDS)
         parser.add_argument("--fused", action=argparse.BooleanOptionalAction, default=True)
         parser.add_argument("--old", action=DeprecatedStoreTrueAction, new_flag="--new")
+        parser.add_argument("--older", action=DeprecatedAction, help="NOTE: deprecated. Use --new.")
+        parser.add_argument("--oldest", action=DeprecatedAction, error_message=("--oldest is gone. " "Use --new."))
+        parser.add_argument("--alias", type=int, nargs="+", action=DeprecatedAliasStoreAction, new_flag="--new")
+        parser.add_argument("--const", action=DeprecatedStoreConstAction, nargs=None, choices=["amd"], const_value=True)
+        parser.add_argument("--summed", choices=["auto"] + MORE)
+        parser.add_argument("--level", type=int, choices=[0, 1])
+        parser.add_argument("--ratio", type=float, nargs="*")
+        parser.add_argument("--config-text", type=json.loads)
+        parser.add_argument("--strange", type=lambda text: text.upper())
         parser.add_argument("model", nargs="?")
         parser.add_argument(*names, **kwargs)
         other.add_argument_group("--not-one")
@@ -175,6 +218,15 @@ class Parallel(msgspec.Struct):
     derived: A[int, Derived(doc="no input")] = 0
     fused: A[bool, Arg(help="x", action=argparse.BooleanOptionalAction)] = True
     listed: A[List[str], Arg(help="x", nargs="*", choices=CHOICES)] = None
+    sizes: A[Optional[List[int]], "Sizes."] = None
+    json_sizes: A[Optional[List[int]], Arg(help="x", type_parser=json_list_type)] = None
+    mode: A[Literal[1, 2], "One of two numbers."] = 1
+    either: A[Literal[None, "a"], Arg(help="x", choices=["none", "a"])] = None
+    newer: A[int | None, Arg(help="x")] = None
+    share: A[float, "Share."] = 0.5
+    tokens: A[Optional[int], Arg(help="x", type_parser=human_readable_int)] = None
+    maybe: A[Optional[str], Arg(help="x", nargs="?", const="")] = None
+    paths: A[Any, Arg(help="x", action=PathAction, action_kwargs={"type": str, "nargs": "*"})] = None
 """
 
 
@@ -184,20 +236,55 @@ def scanned(text):
 
 def test_the_scan_reads_calls():
     found = scanned(OLD_FORM)
-    assert sorted(found) == ["computed", "dtype", "fused", "old", "tp-size", "trust-remote-code"]
+    assert " ".join(sorted(found)) == (
+        "alias computed config-text const dtype fused level old older oldest ratio strange summed tp-size"
+        " trust-remote-code"
+    )
     assert found["tp-size"].aliases == ("tensor-parallel-size",)
     assert found["dtype"].choices == ("auto", "half")
     assert found["dtype"].deprecated
     assert found["computed"].choices is None
     assert found["fused"].aliases == ("no-fused",)
-    assert [name for name, row in found.items() if not row.takes_value] == ["trust-remote-code", "fused", "old"]
-    assert found["old"].deprecated
+    assert [name for name, row in found.items() if not row.takes_value] == [
+        "trust-remote-code",
+        "fused",
+        "old",
+        "older",
+        "oldest",
+    ]
+    assert [name for name, row in found.items() if row.negatable] == ["fused"]
+    assert (found["old"].deprecated, found["old"].instead) == (True, "--new")
+    assert (found["older"].deprecated, found["older"].instead) == (True, "--new")
+    assert found["oldest"].refusal == "--oldest is gone. Use --new."
+    assert (found["alias"].nargs, found["alias"].type, found["alias"].instead) == ("+", "int", "--new")
+    assert (found["const"].nargs, found["const"].choices) == (None, ("amd",))
+    assert found["summed"].choices == ("auto", "half", "float")
+    assert (found["level"].type, found["level"].choices) == ("int", (0, 1))
+    assert (found["ratio"].type, found["ratio"].nargs) == ("float", "*")
+    assert (found["config-text"].type, found["strange"].type, found["dtype"].type) == ("json", "other", "str")
+    assert found["trust-remote-code"].type is None
 
 
 def test_the_scan_reads_annotated_fields():
     found = scanned(NEW_FORM)
-    expected = ["backend", "fused", "listed", "nnodes", "other-name", "tp-size", "trust-remote-code"]
-    assert sorted(found) == expected
+    assert " ".join(sorted(found)) == (
+        "backend either fused json-sizes listed maybe mode newer nnodes other-name paths share sizes tokens tp-size"
+        " trust-remote-code"
+    )
+    kinds = {name: (row.type, row.nargs, row.choices) for name, row in found.items()}
+    assert kinds["backend"] == ("str", None, ("a", "b"))
+    assert kinds["listed"] == ("str", "*", None)
+    assert kinds["sizes"] == ("int", "+", None)
+    assert kinds["json-sizes"] == ("json", None, None)
+    assert kinds["mode"] == ("int", None, (1, 2))
+    assert kinds["either"] == ("str", None, ("none", "a"))
+    assert kinds["newer"] == ("int", None, None)
+    assert kinds["share"] == ("float", None, None)
+    assert kinds["tokens"] == ("int_with_unit", None, None)
+    assert kinds["maybe"] == ("str", "?", None)
+    assert kinds["paths"] == ("str", "*", None)
+    assert kinds["trust-remote-code"] == (None, 0, None)
+    assert found["other-name"].instead == "--backend"
     assert found["tp-size"].aliases == ("tensor-parallel-size",)
     assert found["backend"].choices == ("a", "b")
     assert found["backend"].takes_value
@@ -220,6 +307,11 @@ def test_the_scan_reads_both_places(tmp_path):
         "deprecated": False,
         "choices": None,
         "takes_value": True,
+        "type": "int",
+        "nargs": None,
+        "negatable": False,
+        "instead": None,
+        "refusal": None,
     }
 
 
@@ -292,6 +384,27 @@ def test_sentences_name_the_way_out():
     (many,) = _engine.check_arguments({"enable": True}, known)
     assert "and" in many.sentence
     assert len(many.as_dict()["suggestions"]) == 5
+
+
+def test_a_version_keeps_what_is_not_there_yet_from_being_called_removed():
+    known = names_of("0.4.6.post5")
+    (problem,) = _engine.check_arguments({"cuda-graph-tc-compiler": "eager"}, known, version="0.4.6.post5")
+    assert problem.problem == "unknown"
+    (problem,) = _engine.check_arguments({"impl": "auto"}, names_of("0.5.23"), version="0.5.23")
+    assert problem.sentence == "The server argument impl was removed after SGLang 0.4.9: use model-impl."
+
+
+def test_advice_without_a_new_name():
+    (problem,) = _engine.check_arguments({"enable-nan-detection": True}, names_of("0.5.23"), "0.5.23")
+    assert problem.sentence.endswith("SGLANG_SPEC_OOB_DETECTION=1 in the server's environment.")
+    (problem,) = _engine.check_arguments({"disable-mla": True}, names_of("0.5.23"), "0.5.23")
+    assert problem.sentence.endswith("0.4.3.post4: remove it.")
+
+
+def test_a_spelling_of_other_versions_is_written_as_this_engine_has_it():
+    examined = _engine.examine_arguments({"enable-hicache": True}, names_of("0.5.14"))
+    assert examined.problems == ()
+    assert examined.arguments == {"enable-hierarchical-cache": True}
 
 
 def test_accepted_may_come_in_any_form():
