@@ -12,18 +12,28 @@ author:
   - gpufleet.sglang authors (@gpufleet)
 description:
   - Gives the argument vector that hands every entry to SGLang as it is written.
-  - V(true) is a bare flag, V(false) and V(null) leave it out.
+  - V(true) is a bare flag, V(false), V(null) and an empty list leave it out.
+  - With O(engine) known, V(true) and V(false) are the values of an argument that takes one, and V(false) is the twin
+    C(no-...) of an argument that has one. Any other value of a flag is refused.
   - A list puts its values behind one flag, a dictionary becomes JSON.
+  - A value that begins with C(-) and is no negative number is bound to its flag by C(=), since SGLang would take it
+    for an option.
 options:
   _input:
     description: Arguments by SGLang's own names, with dashes or underscores.
     type: dict
     required: true
+  engine:
+    description: What M(gpufleet.sglang.engine_info) returned, or nothing when the engine is not known.
+    type: dict
 """
 
 EXAMPLES = r"""
 # ["--tp-size", "8", "--enable-metrics"]
 words: "{{ {'tp-size': 8, 'enable-metrics': true} | gpufleet.sglang.server_arguments }}"
+
+# ["--model-path", "/srv/models/m", "--no-lora-strict-loading"]
+more: "{{ {'model-path': '/srv/models/m', 'lora-strict-loading': false} | gpufleet.sglang.server_arguments(engine) }}"
 """
 
 RETURN = r"""
@@ -38,9 +48,9 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _words
 
 
-def server_arguments(arguments):
+def server_arguments(arguments, engine=None):
     try:
-        return _words.server_arguments(arguments)
+        return _words.server_arguments(arguments, engine)
     except ValueError as error:
         raise AnsibleFilterError(str(error)) from error
 

@@ -14,20 +14,22 @@ import re
 from collections.abc import Iterator
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._hub import revision_problem
-from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_rules import (
-    RANGES,
-    SERVER,
-    Finding,
-    shown,
-    wrong_ranges,
-    wrong_types,
-)
-from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_server import (
-    INSTANCE_CHECKS,
+from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_host import (
     Host,
     instance_findings,
     instances_of,
 )
+from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_rules import (
+    RANGES,
+    SERVER,
+    Finding,
+    path_problem,
+    shown,
+    version_problem,
+    wrong_ranges,
+    wrong_types,
+)
+from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_server import INSTANCE_CHECKS
 
 # Facts that the roles set; they are no variables to set and no typing errors either.
 OUTPUTS = ("sglang_server_outcomes",)
@@ -105,14 +107,9 @@ def check_between_servers(host: Host) -> Iterator[Finding]:
 
 
 def check_engine_version(host: Host) -> Iterator[Finding]:
-    version = host.get("sglang_engine_version")
-    if version is None or isinstance(version, (list, dict)):
-        return
-    if not re.fullmatch(r"\d+(\.\d+)+((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?", str(version)):
-        yield Finding(
-            "sglang_engine_version",
-            f"sglang_engine_version: expected one exact release such as 0.5.23, found {shown(version)}.",
-        )
+    problem = version_problem(host.get("sglang_engine_version"))
+    if problem:
+        yield Finding("sglang_engine_version", f"sglang_engine_version: {problem}.")
 
 
 def check_model_source(host: Host) -> Iterator[Finding]:
@@ -137,13 +134,25 @@ def check_model_source(host: Host) -> Iterator[Finding]:
         )
 
 
-def check_absolute_folders(host: Host) -> Iterator[Finding]:
+def check_folders(host: Host) -> Iterator[Finding]:
+    """Every folder is absolute, and what stands in the unit needs no quoting there."""
     for name, option in sorted(host.options.items()):
-        # Every server's model folder is looked at by check_model.
+        # Every server's model folder is looked at by check_paths.
         value = None if name == SERVER + "model_path" else host.variables.get(name)
         folder = option.get("type") == "path" and name.endswith(("_root", "_dir", "_home", "_path"))
-        if folder and isinstance(value, str) and value and not value.startswith("/"):
-            yield Finding(name, f"{name}: expected an absolute folder on the host, found {shown(value)}.")
+        problem = path_problem(name, value) if folder else None
+        if problem:
+            yield Finding(name, f"{name}: {problem}.")
+
+
+def check_journal(host: Host) -> Iterator[Finding]:
+    """A size as journald.conf(5) takes it."""
+    name = SERVER + "journal_max_use"
+    size = host.get(name)
+    if name not in host.options or size is None or isinstance(size, (list, dict)):
+        return
+    if not re.fullmatch(r"[0-9]*[1-9][0-9]*(\.[0-9]+)?[KMGTPE]?", str(size)):
+        yield Finding(name, f"{name}: expected a size such as 2G, found {shown(size)}.")
 
 
 HOST_CHECKS = (
@@ -151,7 +160,8 @@ HOST_CHECKS = (
     check_host_numbers,
     check_engine_version,
     check_model_source,
-    check_absolute_folders,
+    check_folders,
+    check_journal,
     check_servers,
     check_between_servers,
 )

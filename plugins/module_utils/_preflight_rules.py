@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
+
 SERVER = "sglang_server_"
 AUTO = "auto"
 
@@ -58,6 +60,7 @@ RANGES = (
     Range("sglang_server_max_attempts", 1, 20, True, source="every attempt is a restart"),
     Range("sglang_server_timeout_seconds", 30, None, True, source="no start-up was ever seen below 20 s"),
     Range("sglang_server_drain_seconds", 0, None, True, source="systemd TimeoutStopSec"),
+    Range("sglang_server_boards_wait_seconds", 0, 3600, True, source="the kernel gives memory back within minutes"),
     Range("sglang_server_keep_backups", 1, None, True, source="the way back needs one"),
     Range("sglang_engine_min_free_gib", 0, None, False, source="disk space"),
     Range("sglang_model_workers", 1, 32, True, source="connections to one hub"),
@@ -84,7 +87,11 @@ OWNED = (
     Owned("host", "sglang_server_host", "where readiness is asked"),
     Owned("port", "sglang_server_port", "where readiness is asked"),
     Owned("api-key", "sglang_server_api_key", "kept out of the unit and of the list of processes"),
+    Owned("admin-api-key", "sglang_server_admin_api_key", "kept out of the unit and of the list of processes"),
 )
+
+# Arguments that are the beginning of one above and exist on their own (sglang 0.3.6-0.5.23).
+WHOLE_NAMES = ("ssl-keyfile",)
 
 
 @dataclass(frozen=True)
@@ -104,12 +111,6 @@ REFUSED = (
         "SGLang takes one --config only (server_args_config_parser)",
     ),
     Refused(
-        "admin-api-key",
-        "it would stand in the unit, in the list of processes and in diffs: remove it and protect the server with "
-        "sglang_server_api_key",
-        "systemd.exec, proc(5)",
-    ),
-    Refused(
         "ssl-keyfile-password",
         "it would stand in the unit, in the list of processes and in diffs: remove it and use a key file without a "
         "password that only the service's user reads",
@@ -126,14 +127,103 @@ NO_SECRETS = ("HF_HUB_DISABLE_IMPLICIT_TOKEN",)
 # The hub's token by its names in huggingface_hub.
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable holds a secret, by its name."""
+    return SECRET_NAME.search(name) is not None and name.upper() not in NO_SECRETS
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of the server: its setting, and the first version of SGLang that takes it from a file."""
+
+    setting: str
+    since: str
+    why: str
+    source: str
+
+
+KEYS = (
+    Key(
+        "api_key",
+        "0.5.3",
+        "older engines have no --config and take a key on the command line only, where everybody on the host reads it",
+        "compared between sglang wheels: srt/server_args_config_parser.py",
+    ),
+    Key("admin_api_key", "0.5.8", "older engines have no --admin-api-key", "compared between sglang wheels"),
+)
+
+
+@dataclass(frozen=True)
+class OwnedVariable:
+    """Variables of the environment that nobody else may set, and why (the end of a sentence)."""
+
+    pattern: str
+    instead: str
+    source: str
+
+
+OWNED_VARIABLES = (
+    OwnedVariable(
+        "GPUFLEET_.*",
+        "by which the running process tells its configuration: remove it there, names that begin so are the unit's own",
+        "the unit's template",
+    ),
+    OwnedVariable(
+        "INVOCATION_ID|JOURNAL_STREAM|NOTIFY_SOCKET|MAINPID|LISTEN_.*|CREDENTIALS_DIRECTORY",
+        "which systemd itself gives to the process: remove it there",
+        "systemd.exec(5)",
+    ),
+)
+
+UNIT_SECTIONS = ("Unit", "Service", "Install")
+# Directives of the unit that a proof depends on, and what to use instead (the end of a sentence).
+UNIT_OWNED = {
+    "ExecStart": "use sglang_server_arguments",
+    "Type": "remove it, SGLang sends no readiness message",
+    "EnvironmentFile": "use sglang_server_environment",
+    "User": "use sglang_server_user",
+    "Group": "use sglang_server_group",
+}
+
 ALLOCATOR_NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 LAYERS = ("", "_group", "_host")
 
 
 def shown(value: object) -> str:
-    """A value in a message, cut to a readable length."""
-    text = repr(value) if isinstance(value, str) else str(value)
+    """A value in a message, without what is recognisably a secret, cut to a readable length."""
+    text = mask_text(repr(value) if isinstance(value, str) else str(value))
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+# Paths
+
+# Folders that are parts of PATH, where ":" ends a part.
+_IN_SEARCH_PATH = ("sglang_server_cuda_home", "sglang_server_engine_root", "sglang_engine_root")
+
+
+def path_problem(name: str, value: object) -> str | None:
+    """Why a folder cannot stand in a unit, as the end of a sentence; None for a good one and for none at all."""
+    if value is None or value == "" or isinstance(value, (list, dict)):
+        return None
+    if not str(value).startswith("/"):
+        return f"expected an absolute folder on the host, found {shown(value)}"
+    signs = "/ _ . + @ , - =" if name in _IN_SEARCH_PATH else "/ _ . + @ : , - ="
+    if not re.fullmatch(rf"[A-Za-z0-9{re.escape(signs.replace(' ', ''))}]+", str(value)):
+        return (
+            f"expected a folder of letters, digits and {signs} only, because it stands in the unit, found "
+            f"{shown(value)}: rename it, or name it by a symbolic link"
+        )
+    return None
+
+
+def version_problem(version: object) -> str | None:
+    """Why a text is no release of SGLang, as the end of a sentence; None for one and for none at all."""
+    if version is None or isinstance(version, (list, dict)):
+        return None
+    if re.fullmatch(r"\d+(\.\d+)+((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?", str(version)):
+        return None
+    return f"expected one exact release such as 0.5.23, found {shown(version)}"
 
 
 # Types
@@ -177,27 +267,56 @@ def element_problem(value: object, option: dict, kind: type) -> str | None:
 
 
 def is_number(value: object, whole: bool) -> bool:
-    """True for numbers and for texts that are one (extra variables given as key=value are texts)."""
+    """True for numbers and for texts that are one (extra variables given as key=value are texts).
+
+    A whole number has digits only: 30000.0 would reach the engine as it is written.
+    """
     if isinstance(value, bool):
         return False
+    if whole:
+        return isinstance(value, int) or (
+            isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]+", value.strip()) is not None
+        )
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        return math.isfinite(float(value))
+    except (TypeError, ValueError, OverflowError):
         return False
-    return math.isfinite(number) and (not whole or number == int(number))
 
 
 def wrong_types(name: str, label: str, value: object, option: dict) -> Iterator[Finding]:
     problem = type_problem(value, option)
     if problem is None:
         return
-    found = "a secret" if option.get("no_log") else shown(value)
+    found = "a secret" if option.get("no_log") or is_secret_name(name) else shown(value)
     repair = ""
     if option.get("type") == "bool" and isinstance(value, str):
-        right = "false" if value.strip().lower() in ("false", "no", "off", "0", "n", "f", "") else "true"
         found = f"the text {shown(value)}, which counts as true in a condition"
-        repair = f": write {name}: {right}, or on the command line -e '{{\"{name}\": {right}}}'"
+        repair = switch_repair(name, value)
+    elif option.get("type") == "int":
+        repair = whole_number_repair(value)
     yield Finding(name, f"{label}: {problem}, found {found}{repair}.")
+
+
+_TRUE_TEXTS = ("true", "yes", "on", "1", "y", "t")
+_FALSE_TEXTS = ("false", "no", "off", "0", "n", "f", "")
+
+
+def switch_repair(name: str, value: str) -> str:
+    """How to write the boolean that a text means; both of them for a text that means neither."""
+    text = value.strip().lower()
+    if text not in _TRUE_TEXTS + _FALSE_TEXTS:
+        return f": write {name}: true or {name}: false"
+    right = "true" if text in _TRUE_TEXTS else "false"
+    return f": write {name}: {right}, or on the command line -e '{{\"{name}\": {right}}}'"
+
+
+def whole_number_repair(value: object) -> str:
+    """How to write the whole number that was meant, where it can be told."""
+    if is_number(value, False) and float(value) == int(float(value)):
+        return f": write {int(float(value))}"
+    if isinstance(value, str) and re.match(r"\s*[0-9]", value):
+        return ": write the number with digits only, without a unit"
+    return ""
 
 
 # Ranges

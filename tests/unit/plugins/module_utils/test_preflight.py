@@ -40,9 +40,39 @@ def test_an_inventory_with_all_that_is_allowed_has_no_findings():
             sglang_server_allocator_conf="expandable_segments:True",
             sglang_server_min_headroom_gib="2.5",
             sglang_server_port="30001",
-            sglang_server_arguments={"tp-size": 8, "enable_metrics": True},
+            sglang_server_arguments={
+                "tp-size": 8,
+                "enable_metrics": True,
+                "x": {"a": [1]},
+                "y": "-a",
+                "z": "cost-$HOME",
+            },
             sglang_server_arguments_host={"tp": 4},
-            sglang_server_environment={"NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": 8},
+            sglang_server_environment={
+                "NCCL_DEBUG": "INFO",
+                "OMP_NUM_THREADS": 8,
+                "A": "has space",
+                "NCCL_SOCKET_IFNAME": "eth0 eth1",
+                "Q": "it's",
+                "EMPTY": "",
+                "PROMPT": 'p$ss%w $HOME "~"',
+                "PATH": "/opt/rocm/bin:/usr/local/bin:/usr/bin",
+                "CUDA_HOME": "/usr/local/cuda",
+                "HF_HOME": "/var/lib/hf",
+                "LD_LIBRARY_PATH": "/a:/b",
+            },
+            sglang_server_environment_host={"NCCL_DEBUG": None},
+            sglang_server_api_key="p$ss%w\"or'd",
+            sglang_server_admin_api_key="k" * 64,
+            sglang_server_boards_wait_seconds=0,
+            sglang_server_journal_max_use="1.5G",
+            sglang_server_journal_persistent=False,
+            sglang_server_unit_extra={
+                "Service": {"MemoryMax": "900G", "Nice": -5, "Environment": ["A=1", '"B=2 3"']},
+                "Unit": {"After": "a.service", "Wants": ""},
+            },
+            sglang_server_cache_dir="/var/cache/sg_lang-1.0+x@y:z,a=b",
+            sglang_server_cuda_home="",
             sglang_server_soak="none",
             sglang_engine_version="0.5.10rc0",
             sglang_hosts="gpu",
@@ -66,6 +96,22 @@ def test_an_inventory_with_all_that_is_allowed_has_no_findings():
         ({"sglang_server_target_tokens": "many"}, "expected a whole number, found 'many'"),
         ({"sglang_server_target_tokens": 1.5}, "expected a whole number"),
         ({"sglang_server_target_tokens": True}, "expected a whole number, found True"),
+        # digits only: a text such as 128k means two numbers, and 30000.0 is no port to the engine
+        ({"sglang_server_target_tokens": "128k"}, "found '128k': write the number with digits only, without a unit"),
+        ({"sglang_server_target_tokens": "2e5"}, "found '2e5': write 200000"),
+        ({"sglang_server_target_tokens": "200_000"}, "found '200_000': write 200000"),
+        ({"sglang_server_port": 30000.0}, "expected a whole number, found 30000.0: write 30000"),
+        ({"sglang_server_context_tokens": "1e3"}, "expected auto, or a whole number of at least 1, found '1e3'"),
+        ({"sglang_server_target_tokens": float("inf")}, "expected a whole number, found inf"),
+        # texts that are no booleans, also with the line break that a block of Jinja leaves
+        ({"sglang_server_allow_unproven_plan": "False\n"}, "write sglang_server_allow_unproven_plan: false"),
+        ({"sglang_server_defer_failure": "no"}, "write sglang_server_defer_failure: false"),
+        ({"sglang_server_overwrite_drift": " True "}, "write sglang_server_overwrite_drift: true"),
+        (
+            {"sglang_server_restart_pending": "maybe"},
+            "write sglang_server_restart_pending: true or sglang_server_restart_pending: false",
+        ),
+        ({"sglang_server_journal_persistent": "no"}, "write sglang_server_journal_persistent: false"),
         ({"sglang_server_arguments": "--tp 8"}, "expected a dictionary, found '--tp 8'"),
         ({"sglang_engine_extra_packages": "vllm"}, "expected a list"),
         ({"sglang_engine_extra_packages": [{"name": "vllm"}]}, "expected a list of texts"),
@@ -81,6 +127,11 @@ def test_an_inventory_with_all_that_is_allowed_has_no_findings():
         ({"sglang_server_port": 70000}, "from 1 to 65535, found 70000"),
         ({"sglang_server_target_tokens": 0}, "at least 1, found 0"),
         ({"sglang_server_min_headroom_gib": -1}, "at least 0, found -1"),
+        ({"sglang_server_boards_wait_seconds": 3601}, "from 0 to 3600, found 3601"),
+        ({"sglang_server_boards_wait_seconds": -1}, "from 0 to 3600, found -1"),
+        ({"sglang_server_journal_max_use": "much"}, "expected a size such as 2G, found 'much'"),
+        ({"sglang_server_journal_max_use": "0"}, "expected a size such as 2G, found '0'"),
+        ({"sglang_server_journal_max_use": "2G\nStorage=none"}, "expected a size such as 2G"),
         ({"sglang_model_workers": 0}, "from 1 to 32"),
         # contradictions
         ({"sglang_server_target_tokens": ...}, "sglang_server_target_tokens: 200000"),
@@ -89,6 +140,42 @@ def test_an_inventory_with_all_that_is_allowed_has_no_findings():
         ({"sglang_server_arguments_host": {"--max-total-tokens": 5}}, "use sglang_server_target_tokens"),
         ({"sglang_server_arguments_group": {"model": "/x"}}, "use sglang_server_model_path"),
         ({"sglang_server_arguments": {"tp": 4, "tensor-parallel-size": 8}}, "sglang_server_arguments: "),
+        # values that cannot be written on a command line
+        (
+            {"sglang_server_arguments": {"served-model-name": "a\nb"}},
+            "served-model-name on one line, found a line break",
+        ),
+        ({"sglang_server_arguments_host": {"x": [1, None]}}, "sglang_server_arguments_host: Expected a value for"),
+        ({"sglang_server_arguments": {"x": ["-a"]}}, "begins with '-' in a list"),
+        ({"sglang_server_arguments": {"x": float("nan")}}, "a finite number in the server argument x"),
+        ({"sglang_server_arguments": {"tp-size=8": True}}, "'tp-size' with '=' behind it"),
+        ({"sglang_server_arguments": {"": True}}, "the name of a server argument"),
+        # the environment
+        ({"sglang_server_environment": {"A": "line1\nline2"}}, "the variable A on one line, found a line break"),
+        ({"sglang_server_environment": {"A-B": "1"}}, "'A' with '-' behind it"),
+        ({"sglang_server_environment": {"GPUFLEET_SGLANG_CONFIG": "x"}}, "names that begin so are the unit's own"),
+        ({"sglang_server_environment_host": {"INVOCATION_ID": "x"}}, "which systemd itself gives"),
+        ({"sglang_server_environment": {"CUDA_HOME": ":/usr/local/cuda-12.8"}}, "no empty folder in CUDA_HOME"),
+        ({"sglang_server_environment": {"CUDA_HOME": "cuda"}}, "expected an absolute folder for CUDA_HOME"),
+        (
+            {"sglang_server_environment": {"CUDA_HOME": "/a"}, "sglang_server_cuda_home": "/b"},
+            "has CUDA_HOME, which sglang_server_cuda_home sets",
+        ),
+        ({"sglang_server_environment": {"PATH": "$PATH:/usr/local/cuda/bin"}}, "or use sglang_server_cuda_home"),
+        ({"sglang_server_environment": {"PATH": "/usr/bin:${X}/bin"}}, "nothing expands '$' in a unit"),
+        ({"sglang_server_environment": {"PATH": ":/usr/bin"}}, "no empty folder in PATH"),
+        ({"sglang_server_environment": {"PATH": "/usr/bin:"}}, "no empty folder in PATH"),
+        ({"sglang_server_environment": {"PATH": "/a::/usr/bin"}}, "no empty folder in PATH"),
+        ({"sglang_server_environment": {"PATH": "/usr/bin:bin"}}, "expected absolute folders in PATH"),
+        ({"sglang_server_environment": {"PATH": "/usr/local/cuda/bin"}}, "expected /usr/bin in PATH"),
+        ({"sglang_server_environment": {"PATH": "/usr/bin:~/bin"}}, "nothing expands '~'"),
+        ({"sglang_server_environment": {"PATH": ""}}, "expected absolute folders in PATH"),
+        ({"sglang_server_environment": {"LD_LIBRARY_PATH": "/a:$LD_LIBRARY_PATH"}}, "write the whole list"),
+        ({"sglang_server_environment": {"HF_HOME": "~/hf"}}, "expected an absolute folder for HF_HOME"),
+        ({"sglang_server_environment": {"TRITON_CACHE_DIR": "~sglang/t"}}, "folder for TRITON_CACHE_DIR"),
+        ({"sglang_server_environment": {"HOME": "$HOME"}}, "nothing expands '$'"),
+        ({"sglang_server_environment": {"HF_HUB": "${HOME}/hub"}}, "nothing expands '$'"),
+        ({"sglang_server_environment": {"TORCH_EXTENSIONS": "~/t"}}, "nothing expands '~'"),
         ({"sglang_server_environment": {"NCCL_X": True}}, "expected a text for NCCL_X, found True"),
         (
             {
@@ -104,13 +191,40 @@ def test_an_inventory_with_all_that_is_allowed_has_no_findings():
             },
             "remove the one in the environment",
         ),
-        ({"sglang_server_environment": {"PYTORCH_ALLOC_CONF": "a:1"}}, "sglang_server_allocator_conf: 'a:1'"),
+        ({"sglang_server_environment": {"PYTORCH_ALLOC_CONF": ""}}, "allocator in PYTORCH_ALLOC_CONF, found none"),
+        ({"sglang_server_environment_host": {"PYTORCH_CUDA_ALLOC_CONF": " "}}, "PYTORCH_CUDA_ALLOC_CONF, found none"),
+        ({"sglang_server_environment": {"PYTORCH_ALLOC_CONF": "expandable"}}, "expected key:value pairs"),
+        (
+            {"sglang_server_environment": {"PYTORCH_ALLOC_CONF": "a:1"}, "sglang_server_allocator_conf": ""},
+            "remove the one in the environment",
+        ),
         ({"sglang_server_allocator_conf": "expandable_segments:true"}, "expandable_segments:True or"),
         ({"sglang_server_allocator_conf": "expandable"}, "expected key:value pairs"),
         ({"sglang_server_allocator_conf": "expandable_segments:True,max_split_size_mb:64"}, "exclude each other"),
         ({"sglang_server_name": "my server"}, "unit's name"),
         ({"sglang_server_model_path": "models/m"}, "expected an absolute folder"),
         ({"sglang_engine_root": "engines"}, "expected an absolute folder"),
+        # folders that stand in the unit
+        ({"sglang_model_path": "/srv/my models/m"}, "because it stands in the unit, found '/srv/my models/m'"),
+        ({"sglang_server_model_path": "/srv/50%"}, "stands in the unit, found '/srv/50%'"),
+        ({"sglang_server_model_path": '/srv/a"b'}, "stands in the unit"),
+        ({"sglang_server_cache_dir": "/var/$USER"}, "stands in the unit"),
+        ({"sglang_server_state_dir": "/var/lib/x\n"}, "stands in the unit"),
+        ({"sglang_server_config_dir": "/etc/über"}, "stands in the unit"),
+        ({"sglang_server_cuda_home": ":/usr/local/cuda-12.8"}, "expected an absolute folder"),
+        ({"sglang_server_cuda_home": "/usr/local/cuda:/opt"}, "stands in the unit"),
+        ({"sglang_server_cuda_home": "/opt/cuda 13"}, "stands in the unit"),
+        ({"sglang_server_engine_root": "/opt/a:b"}, "stands in the unit"),
+        ({"sglang_server_instances": [{"name": "a", "cuda_home": "cuda"}]}, "cuda_home in instance a: expected an abs"),
+        ({"sglang_server_engine_version": "newest"}, "sglang_server_engine_version: expected one exact release"),
+        # further directives of the unit
+        ({"sglang_server_unit_extra": {"Servce": {}}}, "below one of Unit, Service, Install, found 'Servce'"),
+        ({"sglang_server_unit_extra": {"Service": "MemoryMax=1G"}}, "a dictionary of directives below one of"),
+        ({"sglang_server_unit_extra": {"Service": {"ExecStart": "/bin/x"}}}, "use sglang_server_arguments"),
+        ({"sglang_server_unit_extra": {"Service": {"Memory Max": "1G"}}}, "the name of a directive such as MemoryMax"),
+        ({"sglang_server_unit_extra": {"Service": {"Nice": "1\nUser=root"}}}, "Nice on one line"),
+        ({"sglang_server_unit_extra": {"Service": {"Nice": ["1", None]}}}, "a text, a number or a list of these"),
+        ({"sglang_server_unit_extra": {"Unit": {"After": "a.service \\"}}}, "which would join it with the next line"),
         ({"sglang_model_path": ...}, "No model is named"),
         ({"sglang_engine_version": "latest"}, "one exact release"),
         ({"sglang_model_repo": "Qwen/Q"}, "The revision is not given"),
@@ -169,8 +283,8 @@ LAYERS = ("", "_group", "_host")
         ("--config", "take its place and remove the key"),
         ("api-key", "use sglang_server_api_key"),
         ("api_key", "use sglang_server_api_key"),
-        ("admin-api-key", "protect the server with sglang_server_api_key"),
-        ("--admin_api_key", "in the list of processes"),
+        ("admin-api-key", "use sglang_server_admin_api_key"),
+        ("--admin_api_key", "use sglang_server_admin_api_key"),
         ("ssl-keyfile-password", "a key file without a password"),
         ("ssl_keyfile_password", "in the list of processes"),
     ],
@@ -181,6 +295,123 @@ def test_an_argument_that_shows_or_removes_a_key_is_refused(layer, name, expecte
     assert found[0].startswith(f"sglang_server_arguments{layer} has {name}")
     assert expected in found[0]
     assert "s3cr3t" not in found[0]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("mem-frac", "short for mem-fraction-static, and sglang_server_mem_fraction_static sets that"),
+        ("max-total", "short for max-total-tokens, and sglang_server_target_tokens sets that"),
+        ("chunked_prefill", "short for chunked-prefill-size"),
+        ("context-len", "short for context-length"),
+        ("por", "short for port"),
+        ("hos", "short for host"),
+        ("model-pat", "short for model-path"),
+        ("api", "short for api-key, and sglang_server_api_key sets that"),
+        ("--admin_api", "short for admin-api-key, and sglang_server_admin_api_key sets that"),
+        ("conf", "can take for config: "),
+        ("ssl-keyfile-pass", "can take for ssl-keyfile-password: "),
+    ],
+)
+def test_the_beginning_of_such_an_argument_is_refused_too(layer, name, expected):
+    found = sentences(**{"sglang_server_arguments" + layer: {name: "s3cr3t"}})
+    assert len(found) == 1, found
+    assert found[0].startswith(f"sglang_server_arguments{layer} has {name}, which ")
+    assert expected in found[0]
+    assert "s3cr3t" not in found[0]
+
+
+KEYS = ("sglang_server_api_key", "sglang_server_admin_api_key")
+
+
+@pytest.mark.parametrize("variable", KEYS)
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("s3cr3t with blanks", "printable ASCII without blanks"),
+        ("s3cr3t\n", "printable ASCII without blanks"),
+        ("s3cr3tä", "printable ASCII without blanks"),
+        ("-s3cr3t", "not beginning with '-'"),
+        ("s3c", "at least 4 signs"),
+        (3330, "put it in quotes"),
+        (True, "put it in quotes"),
+        (["s3cr3t"], "expected one text, found a secret"),
+    ],
+)
+def test_a_key_that_cannot_be_handed_over_is_refused_and_not_shown(variable, key, expected):
+    found = sentences(**{variable: key})
+    assert len(found) == 1, found
+    assert found[0].startswith(variable)
+    assert expected in found[0]
+    assert not re.search("s3c|3330|True", found[0])
+
+
+@pytest.mark.parametrize(
+    ("variable", "version", "refused"),
+    [
+        ("sglang_server_api_key", "0.5.2", True),
+        ("sglang_server_api_key", "0.5.3rc1", True),
+        ("sglang_server_api_key", "0.5.3", False),
+        ("sglang_server_api_key", "0.5.23", False),
+        ("sglang_server_admin_api_key", "0.5.7", True),
+        ("sglang_server_admin_api_key", "0.5.8", False),
+    ],
+)
+@pytest.mark.parametrize("where", ["sglang_engine_version", "sglang_server_engine_version"])
+def test_a_key_needs_an_engine_that_takes_it_from_a_file(variable, version, refused, where):
+    found = sentences(**{variable: "s3cr3t", where: version})
+    assert len(found) == int(refused), found
+    if refused:
+        assert f"or later, found {version}: older engines have no --" in found[0]
+        assert "s3cr3t" not in found[0]
+
+
+def test_the_engine_of_a_server_counts_for_its_key():
+    entries = [
+        {"name": "a", "engine_version": "0.5.2", "api_key": "s3cr3t"},
+        {"name": "b", "port": 1, "api_key": "s3cr3t"},
+    ]
+    found = sentences(sglang_engine_version="0.5.23", sglang_server_instances=entries)
+    assert [one.partition(" needs ")[0] for one in found] == ["sglang_server_api_key in instance a"]
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+@pytest.mark.parametrize("own", [{}, {"sglang_server_allocator_conf": "auto"}])
+def test_a_name_of_the_allocator_may_be_chosen(name, own):
+    assert sentences(sglang_server_environment={name: "expandable_segments:True"}, **own) == []
+
+
+def test_a_name_of_the_allocator_that_a_host_removes_is_not_set():
+    change = {
+        "sglang_server_environment": {"PYTORCH_CUDA_ALLOC_CONF": "a:1"},
+        "sglang_server_environment_host": {"PYTORCH_CUDA_ALLOC_CONF": None, "PYTORCH_ALLOC_CONF": "a:1"},
+    }
+    assert sentences(**change) == []
+
+
+def test_numbers_that_templates_and_the_command_line_made_texts_are_numbers():
+    change = {
+        "sglang_server_target_tokens": "131072",
+        "sglang_server_mem_fraction_static": "0.85",
+        "sglang_server_port": " 30000 ",
+        "sglang_server_arguments": {"tp-size": "8", "schedule-conservativeness": 0.00001},
+    }
+    assert sentences(**change) == []
+
+
+def test_a_value_that_is_recognisably_a_secret_is_not_shown():
+    found = sentences(sglang_server_environment={"HF_HOME": "~/hf_Abcdefghijklmnop", "X": ["http://me:s3cr3t@proxy"]})
+    assert len(found) == 2, found
+    assert not re.search("Abcdef|s3cr3t", "".join(found))
+
+
+def test_a_secret_in_the_place_of_a_name_is_not_shown():
+    found = sentences(
+        sglang_server_arguments={"api-key=s3cr3t": True}, sglang_server_environment={"HF_TOKEN=s3cr3t": "1"}
+    )
+    assert len(found) == 2, found
+    assert "s3cr3t" not in "".join(found)
 
 
 @pytest.mark.parametrize("name", ["ssl-keyfile", "config-format", "file-storage-path", "tokenizer-path"])
