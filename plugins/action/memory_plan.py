@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_options im
     argument_spec,
     plan_input,
 )
+from ansible_collections.gpufleet.sglang.plugins.module_utils._origins import settings, table
 
 EXPLANATION_COLUMNS = 110
 
@@ -58,15 +59,20 @@ def plan_of(args):
         result = plan(plan_input(params)).as_dict()
     except ValueError as error:
         return {"failed": True, "msg": str(error)}
+    configuration, kept = result, False
     if params.get("server") is not None:
         result["step"] = next_step_of(result, params)
+        values = result["step"]["values"]
+        configuration = values if "arguments" in values else result
+        kept = configuration.get("config_hash") == (params["server"].get("proof") or {}).get("config_hash", "")
+    result["settings"] = settings(configuration, params["origins"], params, kept)
     return result
 
 
 def next_step_of(result, params):
     """Return the next step of the instance as data: C(action), C(values), C(reason)."""
-    # Only a plan for an instance needs it; a bare plan must not depend on the room that judges.
-    from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import next_step
+    # Only a plan for an instance needs it; a bare plan must not depend on the room that decides.
+    from ansible_collections.gpufleet.sglang.plugins.module_utils._step import next_step
 
     settings = {
         "request": params.get("request") or {},
@@ -77,13 +83,17 @@ def next_step_of(result, params):
         "look_only": params["look_only"],
         "soak_wanted": params["soak_wanted"],
         "when_not_proven": params["when_not_proven"],
+        "unit_text": params.get("unit_text"),
+        "overwrite_drift": params["overwrite_drift"],
+        "restart_pending": params["restart_pending"],
     }
     return next_step(result, params["server"], params["attempts"], settings)
 
 
 def show(plan, host, display):
     """Print the table of a plan and its explanation; in the result of a task a table would lose its columns."""
-    for line in plan["table"] + [""] + textwrap.wrap(plan["explanation"], EXPLANATION_COLUMNS):
+    explanation = textwrap.wrap(plan["explanation"], EXPLANATION_COLUMNS)
+    for line in plan["table"] + [""] + explanation + [""] + table(plan["settings"]):
         display(f"{host} | {line}".rstrip())
 
 

@@ -23,8 +23,14 @@ def argument_spec():
         "gpus": {"type": "list", "elements": "dict", "default": []},
         "geometry": {"type": "dict"},
         "weight_bytes": {"type": "int"},
+        "weight_table": {"type": "list", "elements": "dict", "default": []},
+        "weights_created": {"type": "list", "elements": "dict", "default": []},
         "draft_weight_bytes": {"type": "int"},
+        "draft_weight_table": {"type": "list", "elements": "dict", "default": []},
+        "draft_weights_created": {"type": "list", "elements": "dict", "default": []},
+        "draft_geometry": {"type": "dict"},
         "engine_version": {"type": "str"},
+        "torch_version": {"type": "str"},
         "target_tokens": {"type": "int", "no_log": False},
         "measurements": {"type": "list", "elements": "dict", "default": []},
         "deaths": {"type": "list", "elements": "dict", "default": []},
@@ -44,6 +50,7 @@ def argument_spec():
         "allow_unproven_plan": {"type": "bool", "default": False},
         "device": {"type": "str", "choices": ["cuda", "cpu"]},
         "own_server_running": {"type": "bool"},
+        "own_pids": {"type": "list", "elements": "int", "default": []},
         "running_gib": {"type": "float", "default": 0.0},
         "keys": {"type": "dict", "no_log": False},
         "server": {"type": "dict"},
@@ -55,6 +62,10 @@ def argument_spec():
         "when_not_proven": {"type": "str", "choices": ["restore", "keep", "stop"], "default": "restore"},
         "look_only": {"type": "bool", "default": False},
         "max_attempts": {"type": "int", "default": 3},
+        "origins": {"type": "dict", "default": {}},
+        "unit_text": {"type": "str"},
+        "overwrite_drift": {"type": "bool", "default": False},
+        "restart_pending": {"type": "bool", "default": False},
     }
 
 
@@ -224,6 +235,46 @@ MEASURED_NUMBERS = (
 )
 
 
+# Figures of a geometry that the reserve uses beside those that the cell is made from.
+GEOMETRY_NUMBERS = (
+    "hidden_size",
+    "attention_heads",
+    "head_dim",
+    "v_head_dim",
+    "intermediate_size",
+    "experts",
+    "experts_per_token",
+    "moe_intermediate_size",
+    "kv_lora_rank",
+    "qk_rope_head_dim",
+    "index_head_dim",
+    "index_compress",
+    "max_context_tokens",
+    "vision_layers",
+    "vision_hidden_size",
+)
+
+
+def _geometry(params, name):
+    """Return a geometry with its figures as numbers, also where a template turned them to text; None when not given."""
+    given = params.get(name)
+    if not given:
+        return None
+    numbers = {key: whole(given, key, at_least=0) for key in GEOMETRY_NUMBERS if given.get(key) is not None}
+    return dict(given, **numbers)
+
+
+def _gpus(params):
+    for index, entry in enumerate(params.get("gpus") or ()):
+        processes = entry.get("processes") or []
+        if not isinstance(processes, (list, tuple)) or not all(isinstance(one, dict) for one in processes):
+            raise BadInput(
+                f"Expected the processes of entry {index + 1} of gpus as a list of dictionaries, found {processes!r}:"
+                " give gpus as gpu_info returns it."
+            )
+    return tuple(params.get("gpus") or ())
+
+
 def _own_server_running(params):
     """The caller says so, or server_info does."""
     if params.get("own_server_running") is not None:
@@ -235,8 +286,8 @@ def plan_input(params):
     """Return the PlanInput of validated options. Raises BadInput or ValueError (one sentence that names the option)."""
     arguments = canonical_arguments(params.get("arguments") or {})
     merged = _merged(params, arguments)
-    gpus = tuple(params.get("gpus") or ())
-    geometry = params.get("geometry") or None
+    gpus = _gpus(params)
+    geometry = _geometry(params, "geometry")
     context_limit = whole(params, "max_context_tokens")
     if context_limit is None and geometry:
         context_limit = geometry.get("max_context_tokens")
@@ -246,8 +297,14 @@ def plan_input(params):
         gpus=gpus,
         geometry=geometry,
         weight_bytes=whole(params, "weight_bytes"),
+        weight_table=tuple(params.get("weight_table") or ()),
+        weights_created=tuple(params.get("weights_created") or ()),
         draft_weight_bytes=whole(params, "draft_weight_bytes"),
+        draft_weight_table=tuple(params.get("draft_weight_table") or ()),
+        draft_weights_created=tuple(params.get("draft_weights_created") or ()),
+        draft_geometry=_geometry(params, "draft_geometry"),
         engine_version=_version(params.get("engine_version")),
+        torch_version=params.get("torch_version") or None,
         target_tokens=whole(params, "target_tokens"),
         measurements=_records(params, "measurements", MEASURED_NUMBERS),
         deaths=_records(params, "deaths", ("reserve_needed_gib", "wanted_gib")),
@@ -268,6 +325,7 @@ def plan_input(params):
         device=_device(params, arguments, gpus),
         keys=params.get("keys") or None,
         own_server_running=_own_server_running(params),
+        own_pids=tuple(params.get("own_pids") or ()),
         running_gib=real(params, "running_gib", at_least=0) or 0.0,
     )
 

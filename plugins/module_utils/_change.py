@@ -14,12 +14,12 @@ from __future__ import annotations
 import os
 import time
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _snapshot, _verdict
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _classes, _drift, _snapshot, _verdict
 from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import request_hash
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_data
 from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import outcome
 from ansible_collections.gpufleet.sglang.plugins.module_utils._proof import RUN_DIR, Store, lease_refusal
-from ansible_collections.gpufleet.sglang.plugins.module_utils._service import describe
+from ansible_collections.gpufleet.sglang.plugins.module_utils._service import describe, systemd_version
 
 # Where the [Install] section of our unit puts its link.
 WANTS_DIR = "/etc/systemd/system/multi-user.target.wants"
@@ -42,6 +42,7 @@ class Instance:
         run_dir=RUN_DIR,
         proc_root="/proc",
         wants_dir=WANTS_DIR,
+        unit_dirs=_drift.UNIT_DIRS,
     ):
         self.run_command = run_command
         self.name = name
@@ -49,6 +50,7 @@ class Instance:
         self.adopt_unit = adopt_unit if adopt_unit != unit else None
         self.proc_root = proc_root
         self.wants_dir = wants_dir
+        self.unit_dirs = unit_dirs
         self.store = Store(state_dir, name, run_dir)
 
     # looking
@@ -62,6 +64,7 @@ class Instance:
         adopted = self.describe(self.adopt_unit) if self.adopt_unit else None
         proof = self.store.proof()
         attempts = self.store.attempts()
+        drop_ins = _drift.drop_ins(self.unit, own["drop_in_paths"], self.unit_dirs)
         return {
             "instance": self.name,
             "unit": own,
@@ -80,7 +83,11 @@ class Instance:
             "backups": [_summary(manifest) for manifest in self.store.backups()],
             "previous": self._previous(own),
             "lease": self.store.lease(),
-            "drift": self._drift(proof, files),
+            "drift": _drift.drift(proof, files, drop_ins),
+            "drop_ins": drop_ins,
+            "unit_text": _drift.text_of(own["fragment_path"]),
+            "pending": _drift.pending(proof, own["invocation_id"]),
+            "systemd_version": systemd_version(self.run_command),
         }
 
     def _serving(self, own, adopted):
@@ -94,7 +101,8 @@ class Instance:
         now = (own["active"], own["running"].get("config_hash"))
         for manifest in reversed(self.store.backups()):
             before = manifest["units"][0]
-            if (before["active"], before.get("config_hash")) != now:
+            # A key, or a line of the unit, is in no hash of a configuration.
+            if (before["active"], before.get("config_hash")) != now or _snapshot.differences(manifest):
                 return manifest["name"]
         return None
 
@@ -107,10 +115,6 @@ class Instance:
             and own["active"]
             and own["running"].get("config_hash") == proof.get("config_hash")
         )
-
-    def _drift(self, proof, files):
-        proven = (proof or {}).get("files") or {}
-        return sorted(path for path in files if path in proven and _snapshot.sha256_of(path) != proven[path])
 
     # the lease
 
@@ -135,8 +139,9 @@ class Instance:
         paths = list(files)
         for record in units:
             paths += [record["fragment_path"]] + record["drop_in_paths"]
-        # /run holds what a reboot forgets (a candidate's drop-in among it): it is no part of what was there before.
-        paths = sorted({path for path in paths if path and not path.startswith("/run/")})
+            paths += _drift.drop_ins(record["name"], record["drop_in_paths"], self.unit_dirs)
+        # A candidate's drop-in is no part of what was there before.
+        paths = sorted({path for path in paths if path and not path.endswith("/" + _drift.CANDIDATE_DROP_IN)})
         proof = self.store.proof()
         manifest = {
             "name": name,
@@ -177,9 +182,11 @@ class Instance:
     def plan_back(self, manifest):
         """What putting a backup back means for each unit: ``{"name", "active", "enabled", "restart"}``."""
         steps = []
+        changed = _snapshot.differences(manifest)
         for before in manifest["units"]:
             now = self.describe(before["name"])
-            same = _snapshot.unit_still_runs(before, dict(active=now["active"], **now["running"]))
+            state = dict(now["running"], active=now["active"], invocation_id=now["invocation_id"])
+            same = _snapshot.unit_still_runs(before, state, changed)
             steps.append(
                 {
                     "name": before["name"],
@@ -213,7 +220,9 @@ class Instance:
 
     def judge(self, run_id, number, step, plan, ready, soak, request, files):
         """Judge one attempt, append it to the memory, and store the proof when it is one. Returns the attempt."""
-        judged = _verdict.judge_attempt(ready, soak)
+        proof = self.store.proof() or {}
+        carried = step.get("class") == _classes.RESTART_READY and bool(proof.get("soaked"))
+        judged = _verdict.judge_attempt(ready, soak, carried)
         startup = ready.get("startup") or {}
         values = step.get("values") or {}
         attempt = {
@@ -224,6 +233,7 @@ class Instance:
             "reason": judged["reason"],
             "failure": judged["failure"],
             "values": values,
+            "class": step.get("class"),
             "config_hash": values.get("config_hash"),
             "request_hash": request_hash(request),
             "predicted": _predicted(plan, values),
@@ -242,20 +252,40 @@ class Instance:
         # Only what is kept is masked: an unchanged second start needs the values as they are.
         attempt = dict(attempt, values=values)
         if judged["verdict"] in ("proven", "holds"):
-            self.store.write_proof(self._proof_of(attempt, values, request, plan, files))
+            load = proof if carried and not soak else (attempt["soak"] or {})
+            self.store.write_proof(self._proof_of(attempt, values, request, plan, files, load))
         return attempt
 
-    def _proof_of(self, attempt, values, request, plan, files):
+    def apply(self, run_id, step, request, files):
+        """Remember files that were written beside the proof that is there, without a restart. Returns what waits."""
+        proof = self.store.proof()
+        if not proof:
+            raise Refused("Expected a proof of the instance %s, found none; deploy it first." % self.name)
+        own = self.describe(self.unit)
+        waiting = sorted(set(_drift.pending(proof, own["invocation_id"])) | set(step.get("pending") or []))
+        proof.update(
+            run_id=run_id,
+            request_hash=request_hash(request),
+            request_digests=_classes.request_digests(request),
+            files=_sums(files),
+            pending={"invocation_id": own["invocation_id"], "items": waiting},
+        )
+        self.store.write_proof(proof)
+        return waiting
+
+    def _proof_of(self, attempt, values, request, plan, files, load):
         startup = attempt["startup"]
         return {
             "at": attempt["at"],
             "run_id": attempt["run_id"],
             "instance": self.name,
             "unit": self.unit,
-            "soaked": bool(attempt["soak"]),
+            "soaked": bool(load),
+            "soaked_invocation_id": load.get("soaked_invocation_id") or (attempt["invocation_id"] if load else None),
             "invocation_id": attempt["invocation_id"],
             "config_hash": attempt["config_hash"],
             "request_hash": attempt["request_hash"],
+            "request_digests": _classes.request_digests(request),
             "request": mask_data(request),
             "arguments": values.get("arguments"),
             "environment": values.get("environment"),
@@ -265,18 +295,20 @@ class Instance:
             "pool_tokens": startup.get("pool_tokens"),
             "pool_floor_tokens": _pool_floor_tokens(startup.get("pool_tokens"), request.get("target_tokens")),
             "headroom_gib": startup.get("headroom_gib"),
-            "least_free_gib": (attempt["soak"] or {}).get("least_free_gib"),
+            "least_free_gib": load.get("least_free_gib"),
             "load_seconds": startup.get("load_seconds"),
             "engine_version": plan.get("engine_version"),
             "measurement": attempt["measurement"],
-            "files": {path: _snapshot.sha256_of(path) for path in files},
+            "files": _sums(files),
         }
 
     def outcome(self, step, attempts, back):
         """What the run came to; see ``_outcome.outcome``."""
         own = self.describe(self.unit)
         adopted = self.describe(self.adopt_unit) if self.adopt_unit else None
-        return outcome(self.name, step, attempts, back, self._serving(own, adopted), self.store.proof())
+        proof = self.store.proof()
+        waiting = _drift.pending(proof, own["invocation_id"])
+        return outcome(self.name, step, attempts, back, self._serving(own, adopted), proof, waiting)
 
     def close(self, run_id, keep):
         """Close the change, drop old backups, free the lease. Returns True when anything was open."""
@@ -287,6 +319,10 @@ class Instance:
             self.store.prune_backups(keep, protected=baselines[:1])
         self.store.release_lease(run_id)
         return closed
+
+
+def _sums(files):
+    return {path: _snapshot.sha256_of(path) for path in files}
 
 
 def _pool_floor_tokens(pool_tokens, target_tokens):

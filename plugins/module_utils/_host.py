@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _http
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _http, _secrets
 
 
 def runner_of(module):
@@ -34,7 +34,7 @@ def address_of(module, params):
     if params["api_key_file"]:
         try:
             with open(params["api_key_file"], encoding="utf-8") as stream:
-                api_key = _http.api_key_of_text(stream.read())
+                api_key = _secrets.api_key_of_text(stream.read())
         except (OSError, ValueError) as error:
             module.fail_json(
                 msg="Expected the API key in api_key_file {}, found: {}; correct the path, or set api_key.".format(

@@ -15,7 +15,6 @@ import http.client
 import ipaddress
 import json
 import os
-import re
 import time
 import urllib.error
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ REFUSED_STATUS = (401, 403)
 
 # State of a listening socket in /proc/net/tcp (include/net/tcp_states.h, TCP_LISTEN).
 _LISTEN = "0A"
-_KEY_LINE = re.compile(r"^\s*[\"']?(?:--)?api[-_]key[\"']?\s*[:=]\s*(.+?)\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -224,20 +222,6 @@ def text_of(data):
         text = choices[0].get("text")
         return text if isinstance(text, str) else None
     return None
-
-
-def api_key_of_text(text):
-    """The API key in a file: an ``api-key:`` line as in a ``--config`` file, or the only line of the file.
-
-    :raises ValueError: when the file holds neither.
-    """
-    found = _KEY_LINE.search(text)
-    if found:
-        return found.group(1).strip("\"'")
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    if len(lines) == 1:
-        return lines[0]
-    raise ValueError(f"expected an 'api-key:' line or one line with the key, found {len(lines)} lines")
 
 
 # ---------------------------------------------------------------------------------------------------------------

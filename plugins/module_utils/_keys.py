@@ -145,7 +145,7 @@ def keys(arguments, environment, geometry, weight_bytes, engine_version):
 
 
 def request_hash(request):
-    """Digest of everything that the user declared for an instance: a proof is valid for exactly one request."""
+    """Digest of everything that the user declared for an instance."""
     return digest(request)
 
 

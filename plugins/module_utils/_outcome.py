@@ -43,7 +43,7 @@ def _serving_sentence(serving, state, back):
     return where + "."
 
 
-def outcome(instance, step, attempts, back, serving, proof):
+def outcome(instance, step, attempts, back, serving, proof, pending=()):
     """What a run came to.
 
     :arg step: the last step.
@@ -51,16 +51,18 @@ def outcome(instance, step, attempts, back, serving, proof):
     :arg back: what the way back started, see ``way_back_state``.
     :arg serving: ``{"unit", "port"}`` of what is active now, or None.
     :arg proof: the proof that is valid now, or None.
-    :returns: ``{"success", "verdict", "message", "serving", "way_back", "attempts", "pool_tokens", "fraction"}``.
+    :arg pending: directives that are written and wait for the next restart.
+    :returns: ``{"success", "verdict", "message", "serving", "way_back", "attempts", "pool_tokens", "fraction",
+        "pending"}``.
     """
     action = step.get("action")
     last = attempts[-1] if attempts else {}
     verdict = last.get("verdict")
-    if action == "keep":
+    if action in ("keep", "apply"):
         verdict = "proven" if (proof or {}).get("soaked") else "holds"
     elif action == "planned":
         verdict = "planned"
-    success = action in ("keep", "planned") or (action == "done" and verdict in ("proven", "holds"))
+    success = action in ("keep", "apply", "planned") or (action == "done" and verdict in ("proven", "holds"))
     state = way_back_state(back) if action == "back" else None
     result = {
         "success": success,
@@ -70,6 +72,7 @@ def outcome(instance, step, attempts, back, serving, proof):
         "attempts": len(attempts),
         "pool_tokens": (proof or {}).get("pool_tokens") if success else None,
         "fraction": (proof or {}).get("fraction") if success else None,
+        "pending": list(pending),
     }
     result["message"] = _message(instance, step, last, result, back, proof)
     result["rollback_message"] = "%s: %s %s" % (
@@ -78,6 +81,16 @@ def outcome(instance, step, attempts, back, serving, proof):
         _serving_sentence(serving, state, back),
     )
     return result
+
+
+def pending_sentences(pending):
+    """What a person has to know of directives that wait for the next restart."""
+    if not pending:
+        return []
+    return [
+        "Written, and in force from the next restart on: %s (sglang_server_restart_pending: true restarts for it)."
+        % ", ".join(pending)
+    ]
 
 
 def _message(instance, step, last, result, back, proof):
@@ -93,7 +106,9 @@ def _message(instance, step, last, result, back, proof):
         )
         if result["verdict"] == "holds":
             text += " It was not put under load (sglang_server_soak: none), so it is not proven."
-        return text
+        if action == "apply":
+            text += " %s" % reason
+        return " ".join([text] + pending_sentences(result["pending"]))
     parts = ["%s: %s" % (instance, "refused before any restart." if action == "refuse" else "not proven.")]
     parts.append(reason)
     advice = (last.get("failure") or {}).get("advice")

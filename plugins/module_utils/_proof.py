@@ -41,7 +41,8 @@ def write_json(path, data, mode=0o600):
     handle, temporary = tempfile.mkstemp(dir=directory, prefix=".new-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(data, stream, indent=1, sort_keys=True)
+            # In the order in which it came: arguments are written to the unit again as they stand here.
+            json.dump(data, stream, indent=1)
             stream.write("\n")
             stream.flush()
             os.fsync(stream.fileno())

@@ -11,6 +11,7 @@ Private to the gpufleet.sglang collection; may change at any time.
 from __future__ import annotations
 
 import os
+import re
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
 from ansible_collections.gpufleet.sglang.plugins.module_utils._unit import (
@@ -39,6 +40,13 @@ def read_unit(run_command, name):
             % (name, code, err.strip() or out.strip())
         )
     return parse_show(out)
+
+
+def systemd_version(run_command):
+    """Version of systemd as a number; 0 when it does not say."""
+    code, out, _err = run_command(["systemctl", "--version"], environ_update={"LC_ALL": "C"})
+    match = re.match(r"systemd (\d+)", out or "") if code == 0 else None
+    return int(match.group(1)) if match else 0
 
 
 def _read_bytes(path):

@@ -74,13 +74,18 @@ def _replace(source, entry):
     os.replace(temporary, entry["path"])
 
 
-def unit_still_runs(before, now):
+def unit_still_runs(before, now, changed_files=()):
     """Does the unit run what it ran when the manifest was written, so that no restart is needed?
 
-    A process that we configured carries its hash; a hand-made one carries none, before and after.
+    The same invocation does. Another one does when it has the same configuration and read the same keys: a process
+    that we configured carries its hash, a hand-made one carries none, before and after.
 
-    :arg before: the unit's entry of the manifest (``active``, ``config_hash``).
+    :arg before: the unit's entry of the manifest (``active``, ``config_hash``, ``invocation_id``).
     :arg now: the same fields as they are now.
+    :arg changed_files: files of the manifest that are not as they were.
     """
-    both_active = bool(before.get("active") and now.get("active"))
-    return both_active and before.get("config_hash") == now.get("config_hash")
+    if not (before.get("active") and now.get("active")):
+        return False
+    if before.get("invocation_id") and before["invocation_id"] == now.get("invocation_id"):
+        return True
+    return before.get("config_hash") == now.get("config_hash") and not changed_files

@@ -4,8 +4,28 @@
 """_unit: what systemd says about a unit (private to the collection).
 
 ``systemctl show`` text in, a record out. A unit in a crash loop is "active" most of the time, and a dead SGLang
-launcher is "killed by SIGKILL" because it kills itself: so exits are judged from the exit code and status as well as
-from the result, and restarts are counted.
+launcher is "killed by SIGKILL" because it kills itself: so exits are judged from exit code and status, never from the
+result, and restarts are counted.
+
+What was seen on systemd 252 and 257, the same on both (with SGLang itself on 252), when SIGKILL ended the main process
+and at other ends:
+
+============================================ ======================== ================ ==================
+unit                                         ActiveState/SubState     Result           ExecMain code
+============================================ ======================== ================ ==================
+Restart=on-failure, before the restart       activating/auto-restart  signal           2, status 9
+the same with SuccessExitStatus=SIGKILL and
+RestartForceExitStatus=SIGKILL               activating/auto-restart  success          2, status 9
+the same with Restart=no besides             activating/auto-restart  success          2, status 9
+all three reset (a candidate)                failed/failed            signal           2, status 9
+restarted, ExecStartPre= runs                activating/start-pre     success          0, new invocation
+start limit reached                          failed/failed            start-limit-hit  2, status 9
+ExecStartPre= ended with 1                   activating/auto-restart  exit-code        0
+stopped while it waits for its restart       inactive/dead            signal           2, status 9
+stopped while SGLang 0.5.23 loads            inactive/dead            success          2, status 15
+a drain cut off by TimeoutStopSec=           failed/failed            timeout          2, status 9
+clean stop, unit not enabled                 inactive/dead            success          0, forgotten
+============================================ ======================== ================ ==================
 """
 
 from __future__ import annotations
@@ -37,6 +57,9 @@ SHOW_PROPERTIES = (
 
 # ExecMainCode is the si_code of the child: CLD_EXITED, CLD_KILLED, CLD_DUMPED (waitid(2)).
 EXITED, KILLED, DUMPED = 1, 2, 3
+
+# Signals by which somebody asks for an end. A rank that died makes the launcher end by SIGKILL, never by one of these.
+ASKING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 # Exit statuses that systemd itself sets when it could not start the program (systemd.exec(5), "Process Exit Codes").
 SYSTEMD_EXIT_STATUSES = {
@@ -173,14 +196,20 @@ def parse_show(text):
     )
 
 
+def _waits_for_restart(state):
+    # auto-restart, auto-restart-queued, and from 254 on failed-before-auto-restart and dead-before-auto-restart.
+    return "auto-restart" in state.sub_state
+
+
 def ended(state):
     """Tell whether the unit's current invocation is over: nothing of it will become ready any more.
 
-    A unit that waits for its automatic restart has ended too, although ``systemctl is-active`` says "activating".
+    A unit that waits for its automatic restart has ended too, although ``systemctl is-active`` says "activating". One
+    that runs its ExecStartPre= again has not: that is a new invocation, without a main process yet.
     """
     if state.active_state in ("failed", "inactive"):
         return True
-    if state.sub_state.startswith("auto-restart"):
+    if _waits_for_restart(state):
         return True
     return not state.main_pid and bool(state.exec_main_code)
 
@@ -190,7 +219,7 @@ def is_crash_loop(state, restarts_before=0, invocation_id=None):
 
     restarts_before: NRestarts when the waiting began; invocation_id: the invocation that is waited for.
     """
-    if state.result == "start-limit-hit" or state.sub_state.startswith("auto-restart"):
+    if state.result == "start-limit-hit" or _waits_for_restart(state):
         return True
     if state.n_restarts > restarts_before:
         return True
@@ -198,7 +227,14 @@ def is_crash_loop(state, restarts_before=0, invocation_id=None):
 
 
 def clean_exit(state):
-    """Tell whether the main process ended well. The code decides; Result alone may say success for a rank that died."""
+    """Tell whether the main process ended well: by exit status 0, or by a signal that asks for the end.
+
+    Result is not looked at: it says success for a crash by SIGKILL where the unit makes that a success (engines before
+    0.5.20, see _unit_file), and "timeout" for a drain that was cut off. Those engines end a clean stop by SIGKILL too:
+    then only the journal's "Stopping" tells the two apart.
+    """
+    if state.exec_main_code == KILLED:
+        return state.exec_main_status in ASKING_SIGNALS
     return state.exec_main_code == EXITED and state.exec_main_status == 0
 
 

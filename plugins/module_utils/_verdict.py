@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpufleet.sglang authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Room: judging. Verdict of a start-up and of an attempt, and the next step as data.
+"""Room: judging. Verdict of a start-up and of an attempt.
 
 Private to the gpufleet.sglang collection; may change at any time.
 
@@ -11,7 +11,6 @@ Everything here is pure: dictionaries in, dictionaries out. Nothing fails for a 
 from __future__ import annotations
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._failures import MEMORY_KINDS
-from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import config_hash, request_hash
 
 # Ends of a start-up that say nothing about the configuration: the server is left as it is, neither enabled nor taken
 # back. A soak that proved nothing is no such end: what served before was proven.
@@ -63,11 +62,12 @@ def judge_ready(startup, failure, target_tokens=None, min_headroom_gib=None):
     return {"verdict": "holds", "reason": "The pool holds %d tokens%s." % (pool, promise)}
 
 
-def judge_attempt(ready, soak):
+def judge_attempt(ready, soak, carried=False):
     """Judge an attempt from the results of ``server_ready`` and ``server_soak``.
 
     :arg ready: result of ``server_ready``.
     :arg soak: result of ``server_soak``; empty when the soak did not run.
+    :arg carried: nothing that matters to memory changed since a load was survived: that load counts for this start-up.
     :returns: ``{"verdict": proven | holds | short | unsafe | failed, "reason": one sentence, "failure": dict | None}``.
         ``holds`` is the end of an attempt only when the soak was switched off.
     """
@@ -81,6 +81,12 @@ def judge_attempt(ready, soak):
         }
     if ready.get("verdict") != "holds":
         return {"verdict": ready.get("verdict") or "failed", "reason": ready.get("reason") or "", "failure": failure}
+    if not soak and carried:
+        return {
+            "verdict": "proven",
+            "reason": "%s Nothing changed that matters to memory since the last load." % (ready.get("reason") or ""),
+            "failure": None,
+        }
     if not soak:
         return {
             "verdict": "holds",
@@ -151,115 +157,3 @@ def death(failure, plan, startup):
         "reason": "%s in phase %s wanted %.0f MiB with %.0f MiB free."
         % (failure["kind"], failure.get("phase"), wanted_mib, free_mib or 0.0),
     }
-
-
-def _step(action, reason, values=None):
-    return {"action": action, "values": values or {}, "reason": reason}
-
-
-def values_of_plan(plan, engine_version):
-    """The configuration that a plan proposes, complete with the hash by which a restart is decided."""
-    arguments = plan.get("arguments") or {}
-    environment = plan.get("environment") or {}
-    return {
-        "arguments": arguments,
-        "environment": environment,
-        "fraction": plan.get("fraction"),
-        "cap_tokens": plan.get("cap_tokens"),
-        "config_hash": config_hash(arguments, environment, engine_version),
-    }
-
-
-def next_step(plan, server, attempts, settings):
-    """The next step of an instance, decided from the plan, from what is there and from what was tried.
-
-    :arg plan: result of ``memory_plan`` (``feasible``, ``refusal``, ``arguments``, ``environment``, ...).
-    :arg server: result of ``server_info``.
-    :arg attempts: judged attempts of this run, oldest first; empty before the first one.
-    :arg settings: ``request`` (everything the user declared), ``max_attempts``, ``engine_version``,
-        ``problems`` (sentences about arguments that this engine does not accept), ``when_not_proven`` (restore | keep |
-        stop), ``soak_wanted``, ``look_only``.
-    :returns: ``{"action": keep | prove | try | back | refuse | done, "values": {...}, "reason": one sentence}``.
-    """
-    if attempts:
-        return _step_after(plan, attempts, settings)
-    return _first_step(plan, server, settings)
-
-
-def _first_step(plan, server, settings):
-    problems = settings.get("problems") or []
-    if problems:
-        return _step("refuse", " ".join(problems))
-    engine_version = settings.get("engine_version")
-    proof = server.get("proof") or {}
-    if proof and proof.get("request_hash") == request_hash(settings.get("request") or {}):
-        return _step_with_proof(proof, server, settings)
-    if plan.get("refusal"):
-        return _step("refuse", plan["refusal"])
-    if plan.get("feasible") is None and settings.get("look_only"):
-        needed = ", ".join(plan.get("missing") or ["more than it was given"])
-        return _step(
-            "try",
-            "No proof for what is declared; the plan still needs %s." % needed,
-            values_of_plan(plan, engine_version),
-        )
-    if plan.get("feasible") is None and not settings.get("allow_unproven_plan"):
-        return _step(
-            "refuse",
-            "The plan needs %s, which is not known; give it as a variable, "
-            "or set sglang_server_allow_unproven_plan: true."
-            % ", ".join(plan.get("missing") or ["more than it was given"]),
-            values_of_plan(plan, engine_version),
-        )
-    return _step("try", plan.get("reason") or "No proof for what is declared.", values_of_plan(plan, engine_version))
-
-
-def _step_with_proof(proof, server, settings):
-    values = {name: proof.get(name) for name in ("arguments", "environment", "fraction", "cap_tokens", "config_hash")}
-    running = server.get("running") or {}
-    if not server.get("active") or running.get("config_hash") != proof.get("config_hash"):
-        return _step("try", "The proven configuration is not the one that runs.", values)
-    if server.get("invocation_id") != proof.get("invocation_id"):
-        return _step("prove", "The proven configuration runs, in a start-up that was not proven yet.", values)
-    if settings.get("soak_wanted") and not proof.get("soaked"):
-        return _step("prove", "The configuration runs and holds; it was never put under load.", values)
-    return _step("keep", "The proven configuration runs in the start-up that was proven.", values)
-
-
-def _back(reason, last, settings):
-    """The way back, or what the user wants in its place when nothing could be proven."""
-    wanted = settings.get("when_not_proven") or "restore"
-    if wanted == "keep" and last["verdict"] == "short":
-        return _step("done", "%s It serves on, as sglang_server_when_not_proven: keep asks." % reason)
-    return _step("back", reason, {"stop": wanted == "stop"})
-
-
-def _step_after(plan, attempts, settings):
-    last = attempts[-1]
-    verdict = last["verdict"]
-    failure = last.get("failure") or {}
-    if verdict in ("proven", "holds"):
-        return _step("done", last.get("reason") or verdict)
-    if failure.get("kind") in LEFT_RUNNING_KINDS and not last.get("soak"):
-        return _step("done", last.get("reason") or "Nothing told the pool of this start-up.")
-    limit = settings.get("max_attempts") or 3
-    if len(attempts) >= limit:
-        return _back("All %d attempts are used up; the last one: %s" % (limit, last.get("reason")), last, settings)
-    if verdict == "failed":
-        return _step_after_failure(last, failure, attempts, settings)
-    if plan.get("refusal") or not plan.get("feasible"):
-        why = plan.get("refusal") or "No other fraction can hold it."
-        return _back("%s %s" % (last.get("reason"), why), last, settings)
-    values = values_of_plan(plan, settings.get("engine_version"))
-    if values["config_hash"] in [attempt.get("config_hash") for attempt in attempts]:
-        return _back("%s The plan has no other values to offer." % last.get("reason"), last, settings)
-    return _step("try", "%s Next: fraction %s." % (last.get("reason"), values["fraction"]), values)
-
-
-def _step_after_failure(last, failure, attempts, settings):
-    retried = len(attempts) > 1 and attempts[-2].get("config_hash") == last.get("config_hash")
-    if failure.get("transient") and not retried:
-        return _step(
-            "try", "%s This can pass: one more start, unchanged." % last.get("reason"), last.get("values") or {}
-        )
-    return _back(last.get("reason") or "The server did not come up.", last, settings)

@@ -57,13 +57,47 @@ options:
     description:
       - Bytes of the weights of the checkpoint, of all ranks together.
     type: int
+  weight_table:
+    description:
+      - The tensors of the checkpoint by kind, as M(gpufleet.sglang.model_info) returns them. With it, weights are split
+        over the ranks as the engine does it, with what is replicated; without, O(weight_bytes) are divided by the ranks.
+    type: list
+    elements: dict
+    default: []
+  weights_created:
+    description:
+      - What the engine makes at load besides the files, C(created) of M(gpufleet.sglang.model_info).
+    type: list
+    elements: dict
+    default: []
   draft_weight_bytes:
     description:
       - Bytes of the weights of a draft model that is given by C(speculative-draft-model-path).
     type: int
+  draft_weight_table:
+    description:
+      - The same as O(weight_table) for the draft model.
+    type: list
+    elements: dict
+    default: []
+  draft_weights_created:
+    description:
+      - The same as O(weights_created) for the draft model.
+    type: list
+    elements: dict
+    default: []
+  draft_geometry:
+    description:
+      - The shape of the draft model.
+    type: dict
   engine_version:
     description:
       - Version of SGLang. Not given, the newest rules are used, in the wider band.
+    type: str
+  torch_version:
+    description:
+      - Version of torch, as M(gpufleet.sglang.engine_info) returns it. It decides the name of the variable for the
+        allocator. Not given, the one that O(engine_version) pins.
     type: str
   target_tokens:
     description:
@@ -131,7 +165,8 @@ options:
     type: raw
   allocator_conf:
     description:
-      - Value of C(PYTORCH_CUDA_ALLOC_CONF); an empty text sets none.
+      - Configuration of torch's allocator; an empty text sets none. It is set as C(PYTORCH_ALLOC_CONF) from torch 2.10
+        on and as C(PYTORCH_CUDA_ALLOC_CONF) below; a name that O(environment) has is kept.
       - With V(auto), it is unset until one of the O(deaths) shows fragmentation and nothing known forbids expandable
         segments.
     type: raw
@@ -164,6 +199,13 @@ options:
       - Whether the server of this instance ran when O(gpus) were read, so that what it holds is missing in their free
         memory. Not given, it is told from O(server).
     type: bool
+  own_pids:
+    description:
+      - Processes of the running server of this instance. What they hold of O(gpus) by its C(processes) (C(pid), C(name),
+        C(memory_mib)) counts as free; others are shown by name, process and size.
+    type: list
+    elements: int
+    default: []
   running_gib:
     description:
       - RAM that the processes of the running server of this instance hold together. On a CPU it counts as free, as it
@@ -222,6 +264,25 @@ options:
       - How many configurations may be tried in one run.
     type: int
     default: 3
+  origins:
+    description:
+      - Where the declared arguments and variables of the environment come from, with C(arguments) and C(environment)
+        by name. It is shown beside each value.
+    type: dict
+    default: {}
+  unit_text:
+    description:
+      - The unit as it would be written with the proven configuration. What differs from the unit on the host decides,
+        with O(request), whether files, a restart or a soak are needed.
+    type: str
+  overwrite_drift:
+    description: Whether files that were changed by hand since the proof may be overwritten.
+    type: bool
+    default: false
+  restart_pending:
+    description: Whether to restart for directives of the unit that wait for the next restart.
+    type: bool
+    default: false
 author:
   - gpufleet.sglang authors (@gpufleet)
 seealso:
@@ -299,6 +360,27 @@ pool_tokens:
   returned: success
   type: int
   sample: 200000
+pool_gib:
+  description: What the pool takes, the pool of window layers with it.
+  returned: success
+  type: float
+  sample: 13.089
+window_tokens:
+  description: Tokens in the pool of window layers; null without one.
+  returned: success
+  type: int
+state_slots:
+  description: Slots for the states of requests of linear-attention models; null without such layers.
+  returned: success
+  type: int
+state_gib:
+  description: What the states take; null without such layers.
+  returned: success
+  type: float
+state_requests:
+  description: How many requests the state slots admit at a time; null without such layers.
+  returned: success
+  type: int
 predicted_tokens:
   description: What the fraction gives before the cap, in whole pages.
   returned: success
@@ -324,6 +406,23 @@ predicted_least_free_gib:
   returned: success
   type: float
   sample: 1.19
+predicted_headroom_low_gib:
+  description: The same at the low end of the band.
+  returned: success
+  type: float
+  sample: 2.56
+predicted_headroom_high_gib:
+  description: The same at the high end of the band.
+  returned: success
+  type: float
+  sample: 2.76
+upgrade:
+  description:
+    - One sentence for each change between the engine version of the newest measurement of this host and the planned one
+      that moves the needed fraction.
+  returned: success
+  type: list
+  elements: str
 band_gib:
   description: Half band of the memory that is left for the pool.
   returned: success
@@ -370,10 +469,12 @@ min_least_free_gib:
   type: float
   sample: 0.47
 engine_default:
-  description: C(fraction) that SGLang itself would take and C(tokens) that it gives; null where its rule is not known.
+  description:
+    - C(fraction) that SGLang itself would take, C(tokens) that it gives and C(reserve_gib) that it leaves; null where
+      its rule is not known.
   returned: success
   type: dict
-  sample: {"fraction": 0.832, "tokens": 61348}
+  sample: {"fraction": 0.832, "tokens": 61348, "reserve_gib": 15.95}
 rows:
   description:
     - The memory of a rank row by row.
@@ -403,7 +504,7 @@ rows:
       sample: 2,048 requests x 200,000 tokens x 4 bytes
     part:
       description:
-        - C(before) is there before the load, C(static) is weights and pool, C(ready) is taken until the server is
+        - C(board) is how a board becomes free before load, C(before) is there before the load, C(static) is weights and pool, C(ready) is taken until the server is
           ready, C(load) by requests, and C(floor) must still be free then.
       type: str
       returned: success
@@ -465,8 +566,17 @@ plan_free_gib:
   description: Free memory of the worst GPU on which the plan stands, before anything of the server is started.
   returned: success
   type: float
+settings:
+  description: Each argument and variable of the environment with C(name), C(value) and where it comes from.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {"kind": "argument", "name": "tp-size", "value": 8, "origin": "sglang_server_arguments_group"}
 step:
-  description: The next step of the instance as data, with C(action), C(values) and C(reason).
+  description:
+    - The next step of the instance as data, with C(action), C(values), C(reason), what it costs as C(class), the
+      C(changes) behind it and what of them is C(pending).
   returned: when O(server) is given
   type: dict
 """

@@ -13,6 +13,7 @@ author:
 description:
   - With O(state=judged) it passes the verdict on one configuration that was tried, appends it
     to the attempts of the instance, and stores the proof when it is one.
+  - With O(state=applied) it remembers files that were written under the proof that is there, without a restart.
   - With O(state=closed) it closes the change, so that the next run finds nothing to finish or to undo,
     and says what the run came to.
   - It never fails for a verdict. The verdict is data.
@@ -35,9 +36,9 @@ options:
     description: Unit of the instance. The default is C(sglang-INSTANCE.service).
     type: str
   state:
-    description: Whether to judge an attempt, or to close the change.
+    description: Whether to judge an attempt, to remember files that needed no restart, or to close the change.
     type: str
-    choices: [judged, closed]
+    choices: [judged, applied, closed]
     required: true
   adopt_unit:
     description: A unit made by hand that serves in the place of this instance.
@@ -115,11 +116,17 @@ attempt:
       RV(ignore:measurement), RV(ignore:death), RV(ignore:startup), RV(ignore:soak)).
   returned: O(state=judged)
   type: dict
+pending:
+  description: Directives of the unit that were written and wait for the next restart.
+  returned: O(state=applied)
+  type: list
+  elements: str
 outcome:
   description:
     - What the run came to (RV(ignore:success), RV(ignore:verdict), RV(ignore:message) for a person,
       RV(ignore:serving) now,
-      RV(ignore:way_back), number of RV(ignore:attempts), RV(ignore:pool_tokens), RV(ignore:fraction)).
+      RV(ignore:way_back), number of RV(ignore:attempts), RV(ignore:pool_tokens), RV(ignore:fraction), and what is
+      RV(ignore:pending)).
   returned: O(state=closed)
   type: dict
 """
@@ -144,6 +151,12 @@ def judged(module, instance):
     return {"changed": True, "attempt": attempt}
 
 
+def applied(module, instance):
+    params = module.params
+    pending = instance.apply(params["run_id"], params["step"], params["request"], params["files"])
+    return {"changed": True, "pending": pending}
+
+
 def closed(module, instance):
     params = module.params
     outcome = instance.outcome(params["step"], params["attempts"], params["back"])
@@ -161,7 +174,7 @@ def main():
         argument_spec={
             "instance": {"type": "str", "required": True},
             "unit": {"type": "str"},
-            "state": {"type": "str", "choices": ["judged", "closed"], "required": True},
+            "state": {"type": "str", "choices": ["judged", "applied", "closed"], "required": True},
             "adopt_unit": {"type": "str"},
             "back": {"type": "dict", "default": {}},
             "attempts": {"type": "list", "elements": "dict", "default": []},
@@ -181,10 +194,10 @@ def main():
     params = module.params
     unit = params["unit"] or "sglang-%s.service" % params["instance"]
     instance = Instance(module.run_command, params["instance"], unit, params["state_dir"], params["adopt_unit"])
-    if module.check_mode and params["state"] == "judged":
-        module.exit_json(changed=True, attempt=None)
+    if module.check_mode and params["state"] != "closed":
+        module.exit_json(changed=True, attempt=None, pending=[])
     try:
-        result = {"judged": judged, "closed": closed}[params["state"]](module, instance)
+        result = {"judged": judged, "applied": applied, "closed": closed}[params["state"]](module, instance)
     except (OSError, ValueError, Refused) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

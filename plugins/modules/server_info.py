@@ -34,6 +34,11 @@ options:
     type: list
     elements: path
     default: []
+  keys_file:
+    description:
+      - The file with the keys of the server. When it is given, the journal of the invocation that runs is searched
+        for them.
+    type: path
   state_dir:
     description: Where instances keep what they remember.
     type: path
@@ -118,15 +123,48 @@ lease:
   returned: success
   type: dict
 drift:
-  description: Those of O(files) that are not as the proof has them.
+  description:
+    - Those of O(files) that are not as the proof has them, and drop-ins of the unit that were made by hand.
+    - Empty without a proof.
   returned: success
   type: list
   elements: str
+drop_ins:
+  description: Drop-ins of the unit that were made by hand.
+  returned: success
+  type: list
+  elements: str
+unit_text:
+  description: The unit file as it lies on the host, null when there is none.
+  returned: success
+  type: str
+pending:
+  description: Directives of the unit that were written and wait for the next restart.
+  returned: success
+  type: list
+  elements: str
+systemd_version:
+  description: Version of systemd on the host, 0 when it does not say.
+  returned: success
+  type: int
+keys_in_journal:
+  description:
+    - Whether a key of O(keys_file) stands in the journal of the invocation that runs. Null when it was not looked for.
+  returned: success
+  type: bool
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Instance
+from ansible_collections.gpufleet.sglang.plugins.module_utils._secrets import invocation_tells, keys_of_file
+
+
+def keys_in_journal(found, keys_file):
+    keys = keys_of_file(keys_file) if keys_file else []
+    if not keys or not found["invocation_id"]:
+        return None
+    return invocation_tells(found["invocation_id"], keys)
 
 
 def main():
@@ -136,6 +174,7 @@ def main():
             "unit": {"type": "str"},
             "adopt_unit": {"type": "str"},
             "files": {"type": "list", "elements": "path", "default": []},
+            "keys_file": {"type": "path"},
             "state_dir": {"type": "path", "default": "/var/lib/sglang"},
         },
         supports_check_mode=True,
@@ -145,6 +184,7 @@ def main():
     instance = Instance(module.run_command, params["instance"], unit, params["state_dir"], params["adopt_unit"])
     try:
         found = instance.inform(params["files"])
+        found["keys_in_journal"] = keys_in_journal(found, params["keys_file"])
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **found)

@@ -24,6 +24,8 @@ class FakeHost:
         (directory / "smaps_rollup").write_text(rollup % (kib + 777, kib - kib // 4, kib // 4))
 
     def run_command(self, command, **kwargs):
+        if command == ["systemctl", "--version"]:
+            return 0, "systemd 252 (252.39-1~deb12u1)\n+PAM +AUDIT\n", ""
         assert command[:2] == ["systemctl", "show"]
         name = command[-1]
         unit = self.units.get(name)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Instance, Refused
-from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import values_of_plan
+from ansible_collections.gpufleet.sglang.plugins.module_utils._step import values_of_plan
 from ansible_collections.gpufleet.sglang.tests.unit.plugins.fake_host import FakeHost
 
 UNIT = "sglang-main.service"
@@ -44,6 +44,7 @@ class World:
             str(self.root / "run"),
             str(self.host.proc),
             str(self.root / "wants"),
+            [str(self.root / "etc"), str(self.root / "run")],
         )
 
     def serve(self, pid=100, config_hash=None, invocation="a" * 32, unit=UNIT):
@@ -133,6 +134,13 @@ def test_a_proven_attempt_stores_its_proof(world):
     assert instance.inform(world.files)["drift"] == [str(world.unit_file)]
 
 
+def test_arguments_keep_their_order_so_that_the_unit_is_written_alike(world):
+    values = dict(STEP["values"], arguments={"tp-size": 8, "model-path": "/m", "host": "h"})
+    instance = world.instance()
+    instance.judge("run", 1, dict(STEP, values=values), PLAN, READY, SOAK, REQUEST, world.files)
+    assert list(instance.store.proof()["arguments"]) == ["tp-size", "model-path", "host"]
+
+
 def test_without_a_soak_the_record_says_so(world):
     instance = world.instance()
     assert world.judge(instance, soak={})["verdict"] == "holds"
@@ -217,8 +225,11 @@ def test_previous_is_the_newest_backup_that_was_something_else(world):
     world.serve(config_hash="proven")
     assert instance.inform()["previous"] == first
     # A change that ended where it began leaves a backup that is no way back to anything else.
-    instance.take_snapshot("b", world.files)
+    second = instance.take_snapshot("b", world.files)["name"]
     assert instance.inform()["previous"] == first
+    # A file that is another one now makes it one, whatever the hash of the configuration says: a key is in none.
+    world.env_file.write_text("changed\n")
+    assert instance.inform()["previous"] == second
 
 
 def test_a_unit_that_goes_leaves_no_link_by_which_it_would_start_at_boot(world):
@@ -261,3 +272,71 @@ def test_the_values_for_an_unchanged_second_start_are_not_masked(world):
     attempt = instance.judge("run", 1, step, PLAN, dict(READY, verdict="failed"), {}, REQUEST, world.files)
     assert attempt["values"] == step["values"]
     assert "canary-token" not in str(instance.store.attempts())
+
+
+ROTATION = dict(STEP, **{"class": "restart_ready"})
+
+
+def test_a_start_that_changed_nothing_in_memory_keeps_the_load_it_survived(world):
+    instance = world.instance()
+    world.judge(instance)
+    ready = dict(READY, invocation_id="c" * 32)
+    attempt = instance.judge("run", 1, ROTATION, PLAN, ready, {}, REQUEST, world.files)
+    proof = instance.store.proof()
+    assert attempt["verdict"] == "proven"
+    assert (proof["soaked"], proof["invocation_id"], proof["soaked_invocation_id"]) == (True, "c" * 32, "b" * 32)
+    assert proof["least_free_gib"] == {"0": 3.0}
+
+
+def test_without_a_load_there_is_none_to_keep(world):
+    instance = world.instance()
+    world.judge(instance, soak={})
+    assert instance.judge("run", 1, ROTATION, PLAN, READY, {}, REQUEST, world.files)["verdict"] == "holds"
+
+
+def test_files_that_need_no_restart_are_remembered(world):
+    world.unit_file.write_text("proven\n")
+    instance = world.instance()
+    world.judge(instance)
+    world.serve(config_hash=STEP["values"]["config_hash"], invocation="b" * 32)
+    world.unit_file.write_text("another limit\n")
+    assert instance.inform(world.files)["drift"] == [str(world.unit_file)]
+    step = {"pending": ["Service.LimitNOFILE"]}
+    assert instance.apply("later", step, REQUEST, world.files) == ["Service.LimitNOFILE"]
+    found = instance.inform(world.files)
+    assert (found["drift"], found["pending"]) == ([], ["Service.LimitNOFILE"])
+    # The next start has them.
+    world.host.units[UNIT]["invocation"] = "d" * 32
+    assert instance.inform(world.files)["pending"] == []
+
+
+def test_nothing_is_applied_without_a_proof(world):
+    with pytest.raises(Refused, match="deploy it first"):
+        world.instance().apply("run", {}, REQUEST, world.files)
+
+
+def test_a_drop_in_made_by_hand_is_drift_and_comes_back_with_a_backup(world):
+    instance = world.instance()
+    world.judge(instance)
+    folder = world.root / "etc" / (UNIT + ".d")
+    folder.mkdir(parents=True)
+    (folder / "a.conf").write_text("[Service]\nNice=5\n")
+    (folder / "10-gpufleet-candidate.conf").write_text("[Service]\nRestart=no\n")
+    found = instance.inform(world.files)
+    assert found["drift"] == found["drop_ins"] == [str(folder / "a.conf")]
+    instance.take_snapshot("run", world.files)
+    (folder / "a.conf").unlink()
+    instance.put_back(instance.find_backup("change"))
+    assert (folder / "a.conf").read_text() == "[Service]\nNice=5\n"
+
+
+def test_a_key_that_was_rotated_needs_a_restart_on_the_way_back(world):
+    """The configuration's hash holds no key: the process with the new one must not stay beside the old file."""
+    world.env_file.write_text("api-key: old\n")
+    world.serve(config_hash="same")
+    instance = world.instance()
+    instance.take_snapshot("run", world.files)
+    world.env_file.write_text("api-key: new\n")
+    world.host.units[UNIT]["invocation"] = "c" * 32
+    (step,) = instance.plan_back(instance.find_backup("change"))
+    assert step["stop"] is True

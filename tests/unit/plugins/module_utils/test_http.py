@@ -148,26 +148,6 @@ def test_any_addresses_are_reached_by_the_loopback(host, url):
     assert _http.Address(host, 30000).base_url == url
 
 
-@pytest.mark.parametrize(
-    ("text", "key"),
-    [
-        ("sk-1\n", "sk-1"),
-        ("# comment\n\nsk-1\n", "sk-1"),
-        ("admin-api-key: b\napi-key: 'a b'\n", "a b"),
-        ('"api_key": "x"\n', "x"),
-        ("port: 3\napi-key: z\n", "z"),
-    ],
-)
-def test_api_key_of_a_file(text, key):
-    assert _http.api_key_of_text(text) == key
-
-
-@pytest.mark.parametrize("text", ["", "a: b\nc: d\n"])
-def test_a_file_without_a_key_is_refused(text):
-    with pytest.raises(ValueError, match="api-key"):
-        _http.api_key_of_text(text)
-
-
 # -- whose process listens
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"

@@ -57,3 +57,8 @@ def test_a_unit_that_does_not_exist(host):
 def test_no_systemd_is_one_sentence(host):
     with pytest.raises(OSError, match="must be booted with systemd"):
         _service.describe(lambda *args, **kwargs: (1, "", "System has not been booted"), "x.service", str(host.proc))
+
+
+def test_the_version_of_systemd(host):
+    assert _service.systemd_version(host.run_command) == 252
+    assert _service.systemd_version(lambda command, **dummy: (1, "", "no")) == 0

@@ -61,3 +61,17 @@ def test_copies_are_readable_by_root_alone(taken):
 )
 def test_a_server_that_runs_what_it_ran_is_not_restarted(before, now, same):
     assert _snapshot.unit_still_runs(before, now) is same
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "changed", "same"),
+    [
+        ("a", "a", ["/etc/sglang/main.secret.yaml"], True),
+        ("a", "b", ["/etc/sglang/main.secret.yaml"], False),
+        ("a", "b", [], True),
+    ],
+)
+def test_another_start_with_other_files_runs_something_else(before, now, changed, same):
+    state = {"active": True, "config_hash": "x"}
+    then, here = dict(state, invocation_id=before), dict(state, invocation_id=now)
+    assert _snapshot.unit_still_runs(then, here, changed) is same

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: drift. What on the host is not as it was proven, and what of it waits for the next restart.
+
+Private to the gpufleet.sglang collection; may change at any time.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._snapshot import sha256_of
+
+# Written by the role for a start that is not proven yet; it goes with the proof, and with a reboot.
+CANDIDATE_DROP_IN = "10-gpufleet-candidate.conf"
+
+# Where systemd looks for drop-ins of one unit that a person can have made (systemd.unit(5), "Unit File Load Path").
+UNIT_DIRS = ("/etc/systemd/system", "/etc/systemd/system.control", "/run/systemd/system", "/run/systemd/system.control")
+
+# A unit is a page of text. What is larger is no unit of ours, and is not to be carried around.
+MOST_UNIT_BYTES = 262144
+
+
+def drop_ins(unit, loaded=(), unit_dirs=UNIT_DIRS):
+    """Drop-ins of this one unit that are not ours, loaded by systemd or only lying there. Sorted paths.
+
+    Drop-ins for all services (``service.d``) are the site's own business.
+    """
+    found = {path for path in loaded if "/%s.d/" % unit in path}
+    for directory in unit_dirs:
+        folder = os.path.join(directory, unit + ".d")
+        if os.path.isdir(folder):
+            found.update(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".conf"))
+    return sorted(path for path in found if os.path.basename(path) != CANDIDATE_DROP_IN)
+
+
+def drift(proof, files, foreign_drop_ins):
+    """Paths that are not as they were proven; empty without a proof."""
+    proven = (proof or {}).get("files") or {}
+    changed = [path for path in files if path in proven and sha256_of(path) != proven[path]]
+    return sorted(changed + (list(foreign_drop_ins) if proof else []))
+
+
+def pending(proof, invocation_id):
+    """Directives that were written and wait for the next restart; none once another invocation runs."""
+    written = (proof or {}).get("pending") or {}
+    return list(written.get("items") or []) if written.get("invocation_id") == invocation_id else []
+
+
+def text_of(path):
+    """Text of a unit file; None when there is none."""
+    if not path or not os.path.isfile(path) or os.path.getsize(path) > MOST_UNIT_BYTES:
+        return None
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        return stream.read()

@@ -1,0 +1,211 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: the next step, as data. Decided from the plan, from what is on the host and from what was tried.
+
+Private to the gpufleet.sglang collection; may change at any time.
+
+Everything here is pure. Nothing fails for a verdict; the role's last task does.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _classes
+from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import config_hash
+from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import LEFT_RUNNING_KINDS
+
+# What a configuration is, as a step carries it and a proof keeps it.
+VALUES = ("arguments", "environment", "fraction", "cap_tokens", "config_hash")
+
+
+def step(action, reason, values=None, change=None):
+    """A step. ``class`` says what the change costs, see ``_classes``; ``pending`` what waits for the next restart."""
+    change = change or _classes.Change()
+    return {
+        "action": action,
+        "values": values or {},
+        "reason": reason,
+        "class": change.change_class,
+        "changes": [item for _found, item in change.items],
+        "pending": change.of(_classes.PENDING),
+    }
+
+
+def values_of_plan(plan, engine_version):
+    """The configuration that a plan proposes, complete with the hash by which a restart is decided."""
+    arguments = plan.get("arguments") or {}
+    environment = plan.get("environment") or {}
+    return {
+        "arguments": arguments,
+        "environment": environment,
+        "fraction": plan.get("fraction"),
+        "cap_tokens": plan.get("cap_tokens"),
+        "config_hash": config_hash(arguments, environment, engine_version),
+    }
+
+
+def values_of_proof(proof):
+    """The configuration that a proof keeps."""
+    return {name: proof.get(name) for name in VALUES}
+
+
+def carried_values(proof, request, engine_version):
+    """The proven configuration with what is declared now: what the plan had added to it is kept as it was proven."""
+    merged = {}
+    for group in ("arguments", "environment"):
+        prefix = group + "."
+        declared_then = {name[len(prefix) :] for name in proof.get("request_digests") or {} if name.startswith(prefix)}
+        planned = {name: value for name, value in (proof.get(group) or {}).items() if name not in declared_then}
+        merged[group] = dict(request.get(group) or {}, **planned)
+    merged["config_hash"] = config_hash(merged["arguments"], merged["environment"], engine_version)
+    return dict(values_of_proof(proof), **merged)
+
+
+def next_step(plan, server, attempts, settings):
+    """The next step of an instance, decided from the plan, from what is there and from what was tried.
+
+    :arg plan: result of ``memory_plan`` (``feasible``, ``refusal``, ``arguments``, ``environment``, ...).
+    :arg server: result of ``server_info``.
+    :arg attempts: judged attempts of this run, oldest first; empty before the first one.
+    :arg settings: ``request`` (everything the user declared), ``max_attempts``, ``engine_version``,
+        ``problems`` (sentences about arguments that this engine does not accept), ``when_not_proven`` (restore | keep |
+        stop), ``soak_wanted``, ``look_only``, ``unit_text`` (the unit as it would be written with the proven
+        configuration), ``overwrite_drift``, ``restart_pending``.
+    :returns: ``{"action": keep | apply | prove | try | back | refuse | done, "values": {...}, "reason": one sentence,
+        "class": see _classes, "changes": [...], "pending": [...]}``.
+    """
+    if attempts:
+        return _step_after(plan, attempts, settings)
+    return _first_step(plan, server, settings)
+
+
+def _first_step(plan, server, settings):
+    problems = settings.get("problems") or []
+    if problems:
+        return step("refuse", " ".join(problems))
+    drift = server.get("drift") or []
+    if drift and not settings.get("overwrite_drift"):
+        return step("refuse", _drift_sentence(drift))
+    proof = server.get("proof") or {}
+    if proof:
+        request = settings.get("request") or {}
+        change = _classes.together(
+            _classes.request_change(proof.get("request_digests") or {}, _classes.request_digests(request)),
+            _classes.unit_change(server.get("unit_text"), settings.get("unit_text")),
+        )
+        found = _step_with_proof(proof, server, change, settings)
+        return found or _step_of_plan(plan, settings, change, "Changed since the proof: %s. " % _listed(change))
+    return _step_of_plan(plan, settings, _classes.change_of([(_classes.RESTART_SOAK, "no proof")]))
+
+
+def _drift_sentence(drift):
+    return (
+        "Expected the files as they were proven, found changes made by hand in %s; put them into variables (directives "
+        "of the unit into sglang_server_unit_extra) and set sglang_server_overwrite_drift: true for one run, which "
+        "writes the declared files and keeps a backup of these." % ", ".join(drift)
+    )
+
+
+def _step_of_plan(plan, settings, change, why=""):
+    engine_version = settings.get("engine_version")
+    if plan.get("refusal"):
+        return step("refuse", plan["refusal"])
+    missing = plan.get("missing") or ["more than it was given"]
+    if plan.get("feasible") is None and settings.get("look_only"):
+        return step(
+            "try",
+            why + "No proof for what is declared; the plan still needs %s." % ", ".join(missing),
+            values_of_plan(plan, engine_version),
+            change,
+        )
+    if plan.get("feasible") is None and not settings.get("allow_unproven_plan"):
+        return step(
+            "refuse",
+            "The plan needs %s, which is not known; give it as a variable, "
+            "or set sglang_server_allow_unproven_plan: true." % ", ".join(missing),
+            values_of_plan(plan, engine_version),
+        )
+    reason = plan.get("reason") or "No proof for what is declared."
+    return step("try", why + reason, values_of_plan(plan, engine_version), change)
+
+
+def _step_with_proof(proof, server, change, settings):
+    """The step of an instance that has a proof; None when what is declared asks for a new plan."""
+    if change.change_class == _classes.RESTART_SOAK:
+        return None
+    if change.change_class == _classes.RESTART_READY and settings.get("soak_wanted") and not proof.get("soaked"):
+        # There is no load that could be carried over.
+        change = _classes.together(change, _classes.change_of([(_classes.RESTART_SOAK, "never put under load")]))
+    if change.change_class in (_classes.RESTART_READY, _classes.RESTART_SOAK):
+        values = carried_values(proof, settings.get("request") or {}, settings.get("engine_version"))
+        return step("try", "Changed: %s. That cannot matter to memory." % _listed(change), values, change)
+    values = values_of_proof(proof)
+    running = server.get("running") or {}
+    if not server.get("active") or running.get("config_hash") != proof.get("config_hash"):
+        return step("try", "The proven configuration is not the one that runs.", values, change)
+    same_start = server.get("invocation_id") == proof.get("invocation_id")
+    if server.get("drift") and not same_start:
+        return step("try", "What runs was started after files were changed by hand.", values, change)
+    if not same_start:
+        return step("prove", "The proven configuration runs, in a start-up that was not proven yet.", values, change)
+    if settings.get("soak_wanted") and not proof.get("soaked"):
+        return step("prove", "The configuration runs and holds; it was never put under load.", values, change)
+    return _step_that_runs(server, change, settings, values)
+
+
+def _step_that_runs(server, change, settings, values):
+    """The proven start-up runs: at most files have to be written."""
+    waiting = sorted(set(server.get("pending") or []) | set(change.of(_classes.PENDING)))
+    if waiting and settings.get("restart_pending"):
+        forced = _classes.change_of([(_classes.RESTART_READY, item) for item in waiting])
+        reason = "Restarted for %s, as sglang_server_restart_pending: true asks." % ", ".join(waiting)
+        return step("try", reason, values, forced)
+    if server.get("drift"):
+        return step("apply", "Changed by hand and overwritten: %s." % ", ".join(server["drift"]), values, change)
+    if change.change_class == _classes.NOTHING:
+        return step("keep", "The proven configuration runs in the start-up that was proven.", values, change)
+    return step("apply", "Changed: %s. No restart is needed for it." % _listed(change), values, change)
+
+
+def _listed(change):
+    return ", ".join(item for _found, item in change.items)
+
+
+def _back(reason, last, settings):
+    """The way back, or what the user wants in its place when nothing could be proven."""
+    wanted = settings.get("when_not_proven") or "restore"
+    if wanted == "keep" and last["verdict"] == "short":
+        return step("done", "%s It serves on, as sglang_server_when_not_proven: keep asks." % reason)
+    return step("back", reason, {"stop": wanted == "stop"})
+
+
+def _step_after(plan, attempts, settings):
+    last = attempts[-1]
+    verdict = last["verdict"]
+    failure = last.get("failure") or {}
+    if verdict in ("proven", "holds"):
+        return step("done", last.get("reason") or verdict)
+    if failure.get("kind") in LEFT_RUNNING_KINDS and not last.get("soak"):
+        return step("done", last.get("reason") or "Nothing told the pool of this start-up.")
+    limit = settings.get("max_attempts") or 3
+    if len(attempts) >= limit:
+        return _back("All %d attempts are used up; the last one: %s" % (limit, last.get("reason")), last, settings)
+    if verdict == "failed":
+        return _step_after_failure(last, failure, attempts, settings)
+    if plan.get("refusal") or not plan.get("feasible"):
+        why = plan.get("refusal") or "No other fraction can hold it."
+        return _back("%s %s" % (last.get("reason"), why), last, settings)
+    values = values_of_plan(plan, settings.get("engine_version"))
+    if values["config_hash"] in [attempt.get("config_hash") for attempt in attempts]:
+        return _back("%s The plan has no other values to offer." % last.get("reason"), last, settings)
+    change = _classes.change_of([(_classes.RESTART_SOAK, "fraction")])
+    return step("try", "%s Next: fraction %s." % (last.get("reason"), values["fraction"]), values, change)
+
+
+def _step_after_failure(last, failure, attempts, settings):
+    retried = len(attempts) > 1 and attempts[-2].get("config_hash") == last.get("config_hash")
+    if failure.get("transient") and not retried:
+        change = _classes.change_of([(last.get("class") or _classes.RESTART_SOAK, "a failure that can pass")])
+        reason = "%s This can pass: one more start, unchanged." % last.get("reason")
+        return step("try", reason, last.get("values") or {}, change)
+    return _back(last.get("reason") or "The server did not come up.", last, settings)

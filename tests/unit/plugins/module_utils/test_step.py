@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _step
+from ansible_collections.gpufleet.sglang.plugins.module_utils._classes import request_digests
+
+REQUEST = {
+    "target_tokens": 200000,
+    "arguments": {"tp-size": 8, "served-model-name": "kimi"},
+    "environment": {"NCCL_DEBUG": "WARN"},
+    "key_mark": "aaaaaa",
+}
+PLAN = {
+    "feasible": True,
+    "fraction": 0.93,
+    "cap_tokens": 200000,
+    "arguments": {
+        "tp-size": 8,
+        "served-model-name": "kimi",
+        "mem-fraction-static": 0.93,
+        "max-total-tokens": 200000,
+    },
+    "environment": {"NCCL_DEBUG": "WARN", "PYTORCH_ALLOC_CONF": "expandable_segments:True"},
+    "engine_version": "0.5.23",
+    "quantity_keys": {"weights": "w"},
+}
+UNIT = "[Unit]\nDescription=x\n[Service]\nLimitNOFILE=1048576\nTimeoutStopSec=60\n"
+SETTINGS = {"request": REQUEST, "max_attempts": 3, "engine_version": "0.5.23", "unit_text": UNIT}
+
+
+def proof(**changed):
+    values = _step.values_of_plan(PLAN, "0.5.23")
+    return dict(values, request_digests=request_digests(REQUEST), invocation_id="first", soaked=True, **changed)
+
+
+def running(invocation="first", config_hash=None, **more):
+    return dict(
+        {
+            "active": True,
+            "invocation_id": invocation,
+            "running": {"config_hash": config_hash or proof()["config_hash"]},
+            "proof": proof(),
+            "unit_text": UNIT,
+        },
+        **more,
+    )
+
+
+def next_step(plan=PLAN, server=None, attempts=(), request=None, **settings):
+    wanted = dict(SETTINGS, request=dict(REQUEST, **(request or {})), **settings)
+    return _step.next_step(plan, running() if server is None else server, list(attempts), wanted)
+
+
+def attempt(verdict, **more):
+    return dict({"verdict": verdict, "reason": "Because.", "config_hash": "other"}, **more)
+
+
+def test_nothing_is_there_so_the_plan_is_tried():
+    step = _step.next_step(PLAN, {}, [], SETTINGS)
+    assert step["action"] == "try"
+    assert step["values"]["arguments"]["mem-fraction-static"] == 0.93
+
+
+def test_the_proven_invocation_is_kept():
+    assert _step.next_step(PLAN, running(), [], SETTINGS)["action"] == "keep"
+
+
+def test_the_fraction_of_a_valid_proof_is_kept_when_the_plan_would_choose_another():
+    step = _step.next_step(dict(PLAN, fraction=0.94), running(), [], SETTINGS)
+    assert step["action"] == "keep"
+    assert step["values"]["fraction"] == 0.93
+
+
+def test_a_new_invocation_of_the_proven_configuration_is_proven_without_a_restart():
+    assert _step.next_step(PLAN, running(invocation="second"), [], SETTINGS)["action"] == "prove"
+
+
+def test_another_configuration_in_the_process_is_replaced():
+    assert _step.next_step(PLAN, running(config_hash="by hand"), [], SETTINGS)["action"] == "try"
+
+
+def test_a_stopped_server_is_started_with_what_was_proven():
+    step = _step.next_step(dict(PLAN, fraction=0.94), dict(running(), active=False), [], SETTINGS)
+    assert (step["action"], step["values"]["fraction"]) == ("try", 0.93)
+
+
+def test_a_changed_request_is_planned_anew():
+    settings = dict(SETTINGS, request=dict(REQUEST, target_tokens=210000))
+    assert _step.next_step(PLAN, running(), [], settings)["action"] == "try"
+
+
+def test_a_refusal_comes_before_any_restart():
+    step = _step.next_step(dict(PLAN, refusal="It cannot fit."), {}, [], SETTINGS)
+    assert (step["action"], step["reason"]) == ("refuse", "It cannot fit.")
+
+
+def test_an_argument_that_the_engine_does_not_accept_is_refused_even_beside_a_proof():
+    settings = dict(SETTINGS, problems=["Unknown argument --x."])
+    assert _step.next_step(PLAN, running(), [], settings)["action"] == "refuse"
+
+
+def test_a_plan_that_lacks_something_names_it():
+    step = _step.next_step(dict(PLAN, feasible=None, missing=["weight_bytes"]), {}, [], SETTINGS)
+    assert step["action"] == "refuse"
+    assert "weight_bytes" in step["reason"]
+
+
+def test_a_plan_that_is_only_shown_does_not_refuse_what_is_not_there_yet():
+    settings = dict(SETTINGS, look_only=True)
+    step = _step.next_step(dict(PLAN, feasible=None, missing=["weight_bytes"]), {}, [], settings)
+    assert step["action"] == "try"
+    assert "weight_bytes" in step["reason"]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "action"),
+    [
+        ([attempt("proven")], "done"),
+        ([attempt("holds")], "done"),
+        ([attempt("short")], "try"),
+        ([attempt("unsafe")], "try"),
+        ([attempt("failed", failure={"kind": "bad_args"})], "back"),
+        ([attempt("failed", failure={"kind": "port_in_use", "transient": True}, values={"fraction": 0.9})], "try"),
+        ([attempt("failed", failure={"kind": "x", "transient": True})] * 2, "back"),
+        ([attempt("failed", failure={"kind": "no_evidence"})], "done"),
+        ([attempt("failed", failure={"kind": "no_evidence"}, soak={"requests": 3})], "back"),
+        ([attempt("short"), attempt("short"), attempt("short")], "back"),
+    ],
+)
+def test_the_step_after_an_attempt(attempts, action):
+    assert _step.next_step(PLAN, {}, attempts, SETTINGS)["action"] == action
+
+
+def test_the_same_values_are_not_tried_twice():
+    tried = attempt("short", config_hash=_step.values_of_plan(PLAN, "0.5.23")["config_hash"])
+    assert _step.next_step(PLAN, {}, [tried], SETTINGS)["action"] == "back"
+
+
+def test_short_with_an_empty_interval_goes_back():
+    plan = dict(PLAN, feasible=False, refusal="No fraction holds it.")
+    step = _step.next_step(plan, {}, [attempt("short")], SETTINGS)
+    assert step["action"] == "back"
+    assert "No fraction holds it." in step["reason"]
+
+
+def test_a_server_that_was_never_put_under_load_is_proven_when_a_soak_is_wanted():
+    server = dict(running(), proof=dict(proof(), soaked=False))
+    assert _step.next_step(PLAN, server, [], SETTINGS)["action"] == "keep"
+    assert _step.next_step(PLAN, server, [], dict(SETTINGS, soak_wanted=True))["action"] == "prove"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "verdict", "action", "stop"),
+    [
+        ("restore", "short", "back", False),
+        ("keep", "short", "done", None),
+        ("keep", "unsafe", "back", False),
+        ("stop", "short", "back", True),
+    ],
+)
+def test_what_happens_when_nothing_could_be_proven(wanted, verdict, action, stop):
+    settings = dict(SETTINGS, max_attempts=1, when_not_proven=wanted)
+    step = _step.next_step(PLAN, {}, [attempt(verdict)], settings)
+    assert (step["action"], step["values"].get("stop")) == (action, stop)
+
+
+# --- change classes
+
+
+def test_a_rotated_key_is_restarted_without_a_soak():
+    step = next_step(request={"key_mark": "bbbbbb"}, soak_wanted=True)
+    assert (step["action"], step["class"], step["changes"]) == ("try", "restart_ready", ["key_mark"])
+    assert step["values"]["fraction"] == 0.93
+    assert step["values"]["config_hash"] == proof()["config_hash"]
+
+
+def test_what_the_plan_had_added_is_kept_beside_another_name():
+    arguments = {"tp-size": 8, "served-model-name": "k2", "log-level": "warning"}
+    step = next_step(dict(PLAN, fraction=0.99), request={"arguments": arguments})
+    assert (step["action"], step["class"]) == ("try", "restart_ready")
+    assert step["values"]["arguments"] == dict(arguments, **{"mem-fraction-static": 0.93, "max-total-tokens": 200000})
+    assert step["values"]["environment"] == PLAN["environment"]
+    assert step["values"]["config_hash"] != proof()["config_hash"]
+
+
+def test_an_argument_that_is_taken_away_goes():
+    step = next_step(request={"arguments": {"tp-size": 8}})
+    assert "served-model-name" not in step["values"]["arguments"]
+
+
+def test_without_an_earlier_load_there_is_nothing_to_carry_over():
+    server = running(proof=dict(proof(), soaked=False))
+    step = next_step(server=server, request={"key_mark": "bbbbbb"}, soak_wanted=True)
+    assert (step["action"], step["class"]) == ("try", "restart_soak")
+
+
+def test_an_argument_that_matters_is_planned_anew():
+    step = next_step(dict(PLAN, fraction=0.9), request={"arguments": {"tp-size": 4}})
+    assert (step["action"], step["class"], step["values"]["fraction"]) == ("try", "restart_soak", 0.9)
+
+
+def test_a_line_that_systemd_takes_over_is_applied_without_a_restart():
+    step = next_step(unit_text=UNIT.replace("=60", "=120"))
+    assert (step["action"], step["class"], step["pending"]) == ("apply", "daemon_reload", [])
+
+
+def test_a_line_that_needs_a_start_waits_for_it():
+    step = next_step(unit_text=UNIT.replace("1048576", "65536"))
+    assert (step["action"], step["class"], step["pending"]) == ("apply", "pending", ["Service.LimitNOFILE"])
+
+
+@pytest.mark.parametrize(
+    ("server", "unit_text"),
+    [(running(pending=["Service.LimitNOFILE"]), UNIT), (running(), UNIT.replace("1048576", "65536"))],
+)
+def test_a_restart_can_be_forced_for_what_is_pending(server, unit_text):
+    step = next_step(server=server, unit_text=unit_text, restart_pending=True)
+    assert (step["action"], step["class"]) == ("try", "restart_ready")
+
+
+def test_with_nothing_pending_nothing_is_forced():
+    assert next_step(restart_pending=True)["action"] == "keep"
+
+
+def test_a_line_that_matters_is_proven_again():
+    assert next_step(unit_text=UNIT + "MemoryMax=1G\n")["class"] == "restart_soak"
+
+
+# --- changes by hand
+
+
+def test_a_change_by_hand_is_named_and_not_overwritten():
+    step = next_step(server=running(drift=["/etc/systemd/system/sglang-main.service"]))
+    assert step["action"] == "refuse"
+    assert "/etc/systemd/system/sglang-main.service" in step["reason"]
+    assert "sglang_server_overwrite_drift: true" in step["reason"]
+
+
+def test_a_change_by_hand_is_overwritten_when_that_is_wanted():
+    server = running(drift=["/etc/sglang/main.env"])
+    assert next_step(server=server, overwrite_drift=True)["action"] == "apply"
+
+
+def test_a_start_after_a_change_by_hand_is_not_trusted():
+    """The process carries the hash of the proof, and may have read the edited files."""
+    server = running(invocation="second", drift=["/etc/systemd/system/sglang-main.service.d/a.conf"])
+    step = next_step(server=server, overwrite_drift=True)
+    assert (step["action"], step["values"]["fraction"]) == ("try", 0.93)
+
+
+def test_a_retry_of_a_start_without_a_soak_is_one_too():
+    last = attempt("failed", failure={"kind": "x", "transient": True}, values={"fraction": 0.9})
+    step = next_step(attempts=[dict(last, **{"class": "restart_ready"})])
+    assert (step["action"], step["class"]) == ("try", "restart_ready")
