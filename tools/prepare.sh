@@ -1,11 +1,12 @@
-# Makes what the test hosts need, once: programs of this machine, the image, the model, and with --engine the volume with
-# the real engine (which the first deployment would fill otherwise).
+# Makes what the test hosts need, once: programs of this machine, the image, the model, the stand-in of the engine, and
+# with --engine the volume with the real engine (which the first deployment would fill otherwise).
 set -euo pipefail
 # shellcheck source=tools/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$GPUFLEET_ROOT"
 bash molecule/shared/hosts/hosts.sh image
 bash molecule/shared/engine/cpu/prepare.sh
+bash molecule/shared/engine/standin/prepare.sh
 [ "${1:-}" = --engine ] || exit 0
 
 host=engine-maker

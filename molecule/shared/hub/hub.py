@@ -133,22 +133,24 @@ class Handler(BaseHTTPRequestHandler):
             self.give(folder / name)
 
     def give(self, path: Path) -> None:
-        """Send a file or, with a Range header, its end; break off where the behaviour says so."""
+        """Send a file or, with a Range header, that part of it; break off where the behaviour says so."""
         behaviour = self.server.behaviour
         if not path.is_file():
             self.answer(404, b"not found")
             return
         content = path.read_bytes()
-        match = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
-        offset = int(match.group(1)) if match and behaviour.ranges else 0
+        match = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
+        ranged = match is not None and behaviour.ranges
+        offset = int(match.group(1)) if ranged else 0
+        end = min(int(match.group(2)) + 1, len(content)) if ranged and match.group(2) else len(content)
         if offset >= len(content) > 0 and offset:
             self.answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
             return
-        body = content[offset:]
-        self.send_response(206 if offset else 200)
+        body = content[offset:end]
+        self.send_response(206 if ranged else 200)
         self.send_header("Content-Length", str(len(body)))
-        if offset:
-            self.send_header("Content-Range", f"bytes {offset}-{len(content) - 1}/{len(content)}")
+        if ranged:
+            self.send_header("Content-Range", f"bytes {offset}-{end - 1}/{len(content)}")
         self.end_headers()
         limit = behaviour.break_after_bytes
         if limit is not None and limit < len(body) and behaviour.breaks_left > 0:
