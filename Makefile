@@ -1,10 +1,10 @@
 # gpufleet.sglang: what can be done in a checkout. Each target installs what it needs; `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint unit sanity molecule build readme venv clean
+.PHONY: help bench-planner demo test test-long lint unit sanity molecule build readme venv clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 demo: venv ## the main job on a test host of this machine: plan, deploy, prove, refuse, go back
 	@bash tools/demo.sh
@@ -26,6 +26,9 @@ sanity: venv ## ansible-test sanity on each ansible-core found, without ignores
 
 molecule: venv ## the scenarios on test hosts (S=name for one)
 	@bash tools/molecule.sh $(S)
+
+bench-planner: venv ## how near the planner comes to real start-ups of public reports (ARGS=--rows for each)
+	@.venv/bin/python tools/bench_planner.py $(ARGS)
 
 build: venv ## the release archive in .build/
 	@bash tools/build.sh

@@ -11,16 +11,20 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_allocator as allocator
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_base as bases
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_before as before_load
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_default as engine_default
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_explain as explain
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_inputs as known
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_levers as levers
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_reserve as reserve
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_solve as solve
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_upgrade as upgrade
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import BadInput, PlanInput
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_solve import GIB, STEPS
-from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv import LayoutError
+from ansible_collections.gpufleet.sglang.plugins.module_utils._model_split import SplitError
 
 __all__ = ["BadInput", "Plan", "PlanInput", "plan"]
 
@@ -35,11 +39,18 @@ class Plan:
     fraction_high: float | None = None
     cap_tokens: int | None = None
     pool_tokens: int | None = None
+    pool_gib: float | None = None
+    window_tokens: int | None = None
+    state_slots: int | None = None
+    state_gib: float | None = None
+    state_requests: int | None = None
     predicted_tokens: int | None = None
     predicted_tokens_low: int | None = None
     predicted_tokens_high: int | None = None
     predicted_headroom_gib: float | None = None
     predicted_least_free_gib: float | None = None
+    predicted_headroom_low_gib: float | None = None
+    predicted_headroom_high_gib: float | None = None
     band_gib: float | None = None
     tokens_that_fit: int | None = None
     cell_bytes: float | None = None
@@ -60,6 +71,7 @@ class Plan:
     arguments: dict = field(default_factory=dict)
     environment: dict = field(default_factory=dict)
     decided: dict = field(default_factory=dict)
+    upgrade: list = field(default_factory=list)
     quantity_keys: dict = field(default_factory=dict)
     engine_version: str | None = None
     plan_free_gib: float | None = None
@@ -77,49 +89,51 @@ def plan(inp):
     """Return the Plan for a PlanInput. Raises BadInput (one sentence) for what cannot be right."""
     try:
         return _plan(inp)
-    except LayoutError as error:
+    except (LayoutError, SplitError) as error:
         raise BadInput(str(error)) from None
 
 
 def _plan(inp):
-    page_size = known.page_size_of(inp.arguments)
-    base = known.base_of(inp)
+    base = bases.base_of(inp)
+    page_size = base.cell.page_tokens if base.cell else known.page_size_of(inp.arguments)
     target = known.whole_pages(inp.target_tokens, page_size, up=True) if inp.target_tokens else 0
+    target = max(target, solve.least_tokens(base.cell)) if target else 0
     options = solve.candidates(inp, base, target or None)
     if base.complete:
-        options = [solve.bounded(base, one, target, page_size) for one in options]
+        options = [solve.bounded(base, one, target) for one in options]
         chosen = solve.choose_candidate(inp, options)
     else:
         chosen = options[0]
-    return _assemble(inp, base, options, chosen, target, page_size)
+    return _assemble(inp, base, options, chosen, target)
 
 
-def _assemble(inp, base, options, chosen, target, page_size):
+def _assemble(inp, base, options, chosen, target):
     fraction = solve.choose_fraction(inp, base, chosen) if base.complete else inp.fraction
-    cap = solve.cap_of(inp, page_size)
+    cap = solve.cap_of(inp, target)
     arguments, environment = solve.decided(inp, chosen, fraction, cap, target or None)
     values = _values(inp, chosen, fraction, cap, target)
     facts = {
         "fraction": fraction,
         "cap_tokens": cap,
-        "cell_bytes": base.cell,
+        "cell_bytes": base.cell.bytes if base.cell else None,
         "reserve_needed_gib": _rounded(chosen.needed_gib) if base.before else None,
         "arguments": arguments,
         "environment": environment,
         "decided": values,
         "min_headroom_gib": values["min_headroom_gib"],
         "min_least_free_gib": values["min_least_free_gib"],
-        "quantity_keys": inp.keys or known.keys_for(inp, arguments, environment),
+        "quantity_keys": inp.keys or bases.keys_for(inp, arguments, environment),
         "engine_version": inp.engine_version,
         "plan_free_gib": _rounded(base.plan_free_gib),
         "missing": list(base.missing),
         "free_before_load_gib": _rounded(base.before.gib) if base.before else None,
-        "free_after_load_gib": _rounded(base.before.gib - base.used.gib) if base.before and base.used else None,
+        "free_after_load_gib": _rounded(base.after_gib) if base.before and base.used else None,
+        "upgrade": upgrade.lines(inp, base),
     }
     if base.complete:
-        facts.update(_solved(inp, base, options, chosen, fraction, cap, target, page_size))
+        facts.update(_solved(inp, base, options, chosen, fraction, cap, target))
     result = Plan(**facts)
-    result = replace(result, rows=explain.rows(base, chosen, result))
+    result = replace(result, rows=before_load.rows(inp, base.free, base.before) + explain.rows(base, chosen, result))
     result = replace(result, refusal=_refusal(inp, base, options, chosen, result))
     return replace(
         result,
@@ -141,14 +155,14 @@ def _values(inp, chosen, fraction, cap, target):
         "context_tokens": solve.context_of(inp, target or None),
         "chunked_prefill_size": chosen.chunk_tokens,
         "decode_graph_batch": chosen.decode_batch,
-        "allocator_conf": solve.allocator_of(inp),
+        "allocator_conf": allocator.allocator_of(inp),
         "max_running_requests": inp.max_running_requests,
         "min_headroom_gib": _rounded(reserve.headroom_floor_gib(chosen.rows, inp.min_headroom_gib)),
         "min_least_free_gib": _rounded(reserve.least_free_floor_gib(chosen.rows)),
     }
 
 
-def _solved(inp, base, options, chosen, fraction, cap, target, page_size):
+def _solved(inp, base, options, chosen, fraction, cap, target):
     """The part of the answer that needs all figures."""
     unpromised = "target_tokens" in base.missing
     # A declared fraction that does not work is shown beside the interval of what would.
@@ -156,28 +170,63 @@ def _solved(inp, base, options, chosen, fraction, cap, target, page_size):
     solved = {
         "fraction_low": shown.low_steps / STEPS if shown.low_steps < STEPS and not unpromised else None,
         "fraction_high": shown.high_steps / STEPS if shown.high_steps > 0 else None,
-        "tokens_that_fit": solve.most_tokens(inp, base, options[-1], page_size),
-        "engine_default": _engine_default(inp, base, page_size),
-        "levers": levers.levers(inp, base, options, chosen, target, page_size),
+        "tokens_that_fit": solve.most_tokens(inp, base, options[-1]),
+        "engine_default": _engine_default(inp, base),
+        "levers": levers.levers(inp, base, options, chosen, target),
     }
     if not unpromised:
         solved["feasible"] = bool(chosen.works if inp.fraction is None else _inside(inp.fraction, chosen))
+    if _peaks_above(base):
+        solved["feasible"] = False
     if fraction is None:
         return solved
-    tokens, low, high = solve.predict(base, fraction, page_size)
-    pool = tokens if cap is None else known.whole_pages(min(tokens, cap), page_size)
-    headroom = base.before.gib - base.used.gib - pool * base.cell / GIB - reserve.ready_gib(chosen.rows)
+    tokens, low, high = solve.predict(base, fraction)
+    pool = solve.pool(base, fraction, cap)
+    states = pool.state_bytes + pool.scratch_bytes
+    if pool.problem and pool.tokens:
+        solved["feasible"] = False
+    band = solve.band_gib(base, fraction)
+    headroom = [_headroom_gib(base, chosen, fraction, cap, shift) for shift in (0.0, -band, band)]
     solved.update(
         predicted_tokens=tokens,
         predicted_tokens_low=low,
         predicted_tokens_high=high,
-        pool_tokens=pool,
-        band_gib=_rounded(solve.band_gib(base, fraction)),
+        pool_tokens=pool.tokens,
+        pool_gib=_rounded((pool.stored_bytes - states - _uncharged_bytes(base, pool)) / GIB),
+        window_tokens=pool.window_tokens,
+        state_slots=pool.state_slots,
+        state_gib=_rounded(states / GIB) if pool.state_slots is not None else None,
+        state_requests=pool.max_running_requests,
+        band_gib=_rounded(band),
         reserve_gib=_rounded(base.before.gib * (1 - fraction)),
-        predicted_headroom_gib=_rounded(headroom),
-        predicted_least_free_gib=_rounded(headroom - reserve.load_gib(chosen.rows)),
+        predicted_headroom_gib=_rounded(headroom[0]),
+        predicted_headroom_low_gib=_rounded(min(headroom)),
+        predicted_headroom_high_gib=_rounded(max(headroom)),
+        predicted_least_free_gib=_rounded(headroom[0] - reserve.load_gib(chosen.rows)),
     )
     return solved
+
+
+def _headroom_gib(base, chosen, fraction, cap, shift_gib):
+    """Return what is free when the server is ready: what the pools leave, less what is taken until then.
+
+    What differs between two starts lands in the pool while it is below its cap, and in the headroom beyond.
+    """
+    pool = solve.pool(base, fraction, cap, shift_gib)
+    ready = sum(one.gib for one in chosen.rows if one.phase == "ready" and one.name != reserve.UNCHARGED)
+    return base.after_gib + shift_gib - pool.stored_bytes / GIB - ready
+
+
+def _uncharged_bytes(base, pool):
+    """What the pools take beyond what the engine charges for them: a row of the reserve of its own."""
+    return pool.tokens * max(0, base.cell.stored_bytes - base.cell.bytes)
+
+
+def _peaks_above(base):
+    """Return whether the load itself takes more for a while than is free before it."""
+    if base.before is None or base.used is None or base.used.peak_gib is None:
+        return False
+    return base.used.peak_gib > base.before.gib + base.before.error_gib
 
 
 def _inside(fraction, chosen):
@@ -185,20 +234,20 @@ def _inside(fraction, chosen):
     return bool(chosen.works and chosen.low_steps - 1e-6 <= steps <= chosen.high_steps + 1e-6)
 
 
-def _engine_default(inp, base, page_size):
+def _engine_default(inp, base):
     """What the engine itself would take for a fraction, and what that would give; None where its rule is not known."""
-    if (
-        inp.device == "cpu"
-        or base.board_mib is None
-        or not version_at_least(inp.engine_version, tables.DEFAULT_FRACTION_SINCE)
-    ):
+    if inp.device == "cpu" or base.board_mib is None:
         return None
     chunk, batch = solve.lever_settings(inp, base)[0][:2]
     situation = solve.situation_of(inp, base, inp.target_tokens, chunk, batch)
-    fraction = reserve.engine_default_fraction(situation, base.board_mib)
+    fraction = engine_default.default_fraction(situation, base.board_mib)
     if fraction is None:
         return None
-    return {"fraction": fraction, "tokens": solve.predict(base, fraction, page_size)[0]}
+    return {
+        "fraction": round(fraction, 3),
+        "tokens": solve.predict(base, fraction)[0],
+        "reserve_gib": _rounded(base.before.gib * (1 - fraction)),
+    }
 
 
 # ---------------------------------------------------------------------------
@@ -210,6 +259,8 @@ def _refusal(inp, base, options, chosen, result):
     """Return the one sentence for which the restart must not happen, with values that would work, or None."""
     if inp.allow_unproven_plan:
         return None
+    if _peaks_above(base):
+        return explain.refuse_peak(base.used.peak_gib, base.before.gib)
     limit = inp.max_context_tokens
     if inp.context_tokens is not None and limit is not None and inp.context_tokens > limit:
         return explain.refuse_context(inp.context_tokens, limit)
@@ -217,6 +268,10 @@ def _refusal(inp, base, options, chosen, result):
         return explain.refuse_cap(result.cap_tokens, inp.target_tokens)
     if result.feasible is not False:
         return None
+    if base.complete and result.fraction is not None:
+        problem = solve.pool(base, result.fraction, result.cap_tokens).problem
+        if problem and result.pool_tokens:
+            return problem
     if inp.fraction is None:
         return explain.refuse_target(inp, base, chosen, result)
     offer = _offer(inp, options, result)

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
+
 GIB = float(2**30)
 # The variables of the role that a refusal offers values for.
 PREFIX = "sglang_server_"
@@ -14,6 +16,12 @@ PREFIX = "sglang_server_"
 def number(value):
     """Return a count with thousands separators."""
     return f"{value:,}"
+
+
+def cell_text(base):
+    """Return the bytes of a token; a window's share can make a fraction of one."""
+    value = base.cell.bytes
+    return f"{value:,}" if value == int(value) else f"{value:,.1f}"
 
 
 def fraction_text(value):
@@ -46,11 +54,16 @@ def rows(base, chosen, result):
     if base.before:
         found.append(_figure_row("free before load", base.before, "before"))
     if base.used:
-        found.append(_figure_row("weights", base.used, "static"))
+        found += [_figure_row(one.name or "weights", one, "static") for one in base.used.rows]
     if base.cell and result.pool_tokens is not None:
-        note = f"{number(result.pool_tokens)} tokens x {base.cell:,} bytes: {base.cell_note}"
-        gib = round(result.pool_tokens * base.cell / GIB, 4)
-        found.append({"name": "pool", "gib": gib, "source": base.cell_source, "note": note, "part": "static"})
+        note = f"{number(result.pool_tokens)} tokens x {cell_text(base)} bytes: {base.cell_note}"
+        if result.window_tokens is not None:
+            note += f"; {number(result.window_tokens)} tokens in the pool of the window layers"
+        row = {"name": "pool", "gib": result.pool_gib, "source": base.cell_source, "note": note, "part": "static"}
+        found.append(row)
+        if result.state_gib:
+            note = f"{number(result.state_slots)} slots of {base.cell.state.slot_bytes:,} bytes: {base.cell.state.rule}"
+            found.append(dict(row, name="request states", gib=result.state_gib, note=note))
     found += [row.as_dict() for row in chosen.rows]
     learned = chosen.needed_gib - sum(row.gib for row in chosen.rows)
     if (chosen.learned_floor_gib or chosen.learned_extra_gib) and learned > 0:
@@ -118,12 +131,12 @@ def explanation(inp, base, chosen, result):
         if base.cell is None:
             text += " The cell is not known: {}.".format(base.cell_note.rstrip("."))
         else:
-            text += f" A token costs {base.cell:,} bytes on a rank."
+            text += f" A token costs {cell_text(base)} bytes on a rank."
         return text
-    after_gib = base.before.gib - base.used.gib
+    after_gib = base.after_gib
     parts = [
         f"{base.before.gib:.2f} GiB are free on the worst rank before the load ({base.before.source}) and about"
-        f" {after_gib:.2f} GiB after it; a token costs {base.cell:,} bytes."
+        f" {after_gib:.2f} GiB after it; a token costs {cell_text(base)} bytes."
     ]
     parts.append(_needs(chosen, result))
     parts.append(_promise(inp, result))
@@ -161,6 +174,8 @@ def _promise(inp, result):
     low, high = result.fraction_low, result.fraction_high
     if low is not None and high is not None and low <= high:
         text = f"Even at the bad end of the band, {interval(result)} hold {target} tokens and keep a safe reserve"
+        if result.feasible is False and inp.fraction is None:
+            return f"{text}, but: {result.refusal or 'the engine would not start'}"
         if result.feasible is False:
             return f"{text}; the declared {fraction_text(inp.fraction)} is not among them."
         return text + "."
@@ -207,6 +222,14 @@ def paste(values):
     return ", ".join(f"{PREFIX}{name}: {value}" for name, value in values.items())
 
 
+def refuse_peak(peak_gib, before_gib):
+    return (
+        f"The load takes up to {peak_gib:.2f} GiB on a rank (online quantisation loads the unquantised weights first),"
+        f" and {before_gib:.2f} GiB are free before it: take a checkpoint that is quantised already, or more ranks by"
+        " tp-size in the server arguments."
+    )
+
+
 def refuse_context(context_tokens, limit):
     return "The declared context of {} tokens is more than the {} that the model can take: set {}.".format(
         number(context_tokens), number(limit), paste({"context_tokens": limit})
@@ -225,8 +248,8 @@ def refuse_cap(cap_tokens, target_tokens):
 def refuse_target(inp, base, chosen, result):
     """No fraction at all."""
     target = number(inp.target_tokens or 0)
-    static = base.used.gib + (inp.target_tokens or 0) * base.cell / GIB
-    band_gib = base.noise.error_gib + base.used.error_gib + base.before.error_gib
+    static = base.used.total.gib + _kv.rest_for(base.cell, inp.target_tokens or 0) / GIB
+    band_gib = base.noise.error_gib + base.used.total.error_gib + base.before.error_gib
     text = (
         f"{target} tokens do not fit: weights and pool take {static:.2f} GiB and {chosen.needed_gib:.2f} GiB are needed"
         f" outside them, of {base.before.gib:.2f} GiB free before load (band {band_gib:.2f} GiB)"
@@ -307,6 +330,7 @@ def table(inp, base, chosen, result):
     )
     if result.feasible is False:
         lines += [_line("  lever", "", lever_text(one)) for one in result.levers]
+    lines += [_line("upgrade", "", one) for one in result.upgrade]
     if result.missing:
         lines.append(_line("missing", "", ", ".join(result.missing)))
     return lines

@@ -12,14 +12,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_allocator as allocator
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_base as bases
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_inputs as known
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_reserve as reserve
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_situation as situations
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_solve as solve
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _conflicts as conflicts
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
 
 GIB = float(2**30)
 MODEST_RUNNING_REQUESTS = 256
+SMALLEST_WINDOW_RATIO = 0.05
 
 
 def _lever(base, name, before, after, gib, automatic, note=""):
@@ -28,13 +34,13 @@ def _lever(base, name, before, after, gib, automatic, note=""):
         "from": before,
         "to": after,
         "gib": round(gib, 3),
-        "tokens": int(gib * GIB // base.cell),
+        "tokens": int(gib * GIB // base.cell.bytes),
         "automatic": automatic,
         "note": note,
     }
 
 
-def levers(inp, base, options, chosen, target, page_size):
+def levers(inp, base, options, chosen, target):
     """Return the levers that buy something, smallest change first, as plain dictionaries.
 
     C(gib) and C(tokens) are what each buys on its own, seen from the engine's own settings. C(automatic): the plan
@@ -43,6 +49,8 @@ def levers(inp, base, options, chosen, target, page_size):
     found = _chunk_and_batch(inp, base, options)
     found += _allocator(inp, base)
     found += _running_requests(inp, base, chosen, target)
+    found += _prefill_graphs(inp, base, chosen, target)
+    found += _window_ratio(inp, base, target)
     found += _context(inp, base, chosen, target)
     found += _kv_dtype(inp, base, target)
     found += _tensor_parallel(inp, base)
@@ -68,11 +76,11 @@ def _chunk_and_batch(inp, base, options):
 
 
 def _allocator(inp, base):
-    gib = solve.fragmented_gib(inp)
-    if not gib or solve.allocator_of(inp):
+    gib = allocator.fragmented_gib(inp)
+    if not gib or allocator.allocator_of(inp):
         return []
-    why = solve.allocator_conflict(inp) or "declared, so not moved"
-    return [_lever(base, "allocator_conf", "", tables.EXPANDABLE_SEGMENTS, gib, False, why)]
+    why = allocator.allocator_conflict(inp) or "declared, so not moved"
+    return [_lever(base, "allocator_conf", "", conflicts.EXPANDABLE_SEGMENTS, gib, False, why)]
 
 
 def _rows_with(inp, base, chosen, target):
@@ -82,7 +90,7 @@ def _rows_with(inp, base, chosen, target):
 
 def _running_requests(inp, base, chosen, target):
     situation, needed = _rows_with(inp, base, chosen, target)
-    now = reserve.running_requests(situation)
+    now = situations.running_requests(situation)
     if now <= MODEST_RUNNING_REQUESTS:
         return []
     dummy, less = _rows_with(replace(inp, max_running_requests=MODEST_RUNNING_REQUESTS), base, chosen, target)
@@ -100,18 +108,45 @@ def _context(inp, base, chosen, target):
     return [_lever(base, "context_tokens", situation.context_tokens, half, needed - less, False, note)]
 
 
+def _prefill_graphs(inp, base, chosen, target):
+    arguments = dict(inp.arguments, **{"disable-prefill-cuda-graph": True})
+    if "disable-prefill-cuda-graph" in inp.arguments or not version_at_least(inp.engine_version, "0.5.14"):
+        return []
+    dummy, needed = _rows_with(inp, base, chosen, target)
+    dummy, less = _rows_with(replace(inp, arguments=arguments), base, chosen, target)
+    note = "short prompts then run without graphs, a little slower"
+    return [_lever(base, "arguments: disable-prefill-cuda-graph", False, True, needed - less, False, note)]
+
+
+def _other_cell(inp, base, target, name, value):
+    """Return the GiB that the pool of the target is smaller by with another argument, or None where it is not known."""
+    arguments = dict(inp.arguments, **{name: value})
+    try:
+        other = bases.cell_of(replace(inp, arguments=arguments, measurements=()), None)[0]
+    except ValueError:
+        return None
+    return None if other is None else (_kv.rest_for(base.cell, target) - _kv.rest_for(other, target)) / GIB
+
+
+def _window_ratio(inp, base, target):
+    ratio = base.cell.window_ratio
+    if inp.cell_bytes is not None or not target or not ratio or ratio <= SMALLEST_WINDOW_RATIO:
+        return []
+    half = max(round(ratio / 2, 3), SMALLEST_WINDOW_RATIO)
+    gib = _other_cell(inp, base, target, "swa-full-tokens-ratio", half)
+    note = "fewer requests at a time fit into the pool of the window layers"
+    return [] if gib is None else [_lever(base, "arguments: swa-full-tokens-ratio", ratio, half, gib, False, note)]
+
+
 def _kv_dtype(inp, base, target):
     if not inp.geometry or inp.cell_bytes is not None or not target or inp.device == "cpu":
         return []
-    try:
-        now = _kv.cell_bytes(inp.geometry, inp.arguments, inp.engine_version)
-        arguments = dict(inp.arguments, **{"kv-cache-dtype": "fp8_e4m3"})
-        small = _kv.cell_bytes(inp.geometry, arguments, inp.engine_version).bytes
-    except ValueError:
+    if not str(base.cell.kv_dtype).startswith(("bf16", "fp16", "fp32")):
         return []
-    gib = target * (now.bytes - small) / GIB
+    gib = _other_cell(inp, base, target, "kv-cache-dtype", "fp8_e4m3")
     note = "changes the quality of answers; test it before"
-    return [_lever(base, "arguments: kv-cache-dtype", now.kv_dtype, "fp8_e4m3", gib, False, note)]
+    now = base.cell.kv_dtype
+    return [] if gib is None else [_lever(base, "arguments: kv-cache-dtype", now, "fp8_e4m3", gib, False, note)]
 
 
 def _tensor_parallel(inp, base):
@@ -119,4 +154,4 @@ def _tensor_parallel(inp, base):
     if inp.device == "cpu" or not inp.gpus or len(inp.gpus) < 2 * known.model_ranks(inp):
         return []
     note = "twice the GPUs; the weights are split further"
-    return [_lever(base, "arguments: tp-size", tp, 2 * tp, base.used.gib / 2, False, note)]
+    return [_lever(base, "arguments: tp-size", tp, 2 * tp, base.used.total.gib / 2, False, note)]

@@ -11,116 +11,28 @@ their own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_activation as activation
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_situation import (
+    ASSUMED,
+    FLOOR,
+    GIB,
+    GIVEN,
+    LOAD,
+    MEASURED,
+    READY,
+    TABLE,
+    activation_tokens,
+    algorithm,
+    disabled,
+    on,
+    row,
+    running_requests,
+)
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
 
-GIB = float(2**30)
-READY, LOAD, FLOOR = "ready", "load", "floor"
-MEASURED, TABLE, ASSUMED, GIVEN = "measured", "table", "assumed", "given"
-
-
-@dataclass(frozen=True)
-class Situation:
-    """One configuration, as far as the reserve depends on it. C(before_gib) is 0 when free before load is not known."""
-
-    device: str
-    arguments: dict
-    geometry: dict
-    engine_version: str | None
-    ranks: int
-    attention_tp: int
-    chunk_tokens: int
-    decode_batch: int
-    context_tokens: int
-    pool_tokens: int
-    max_running_requests: int | None
-    before_gib: float
-    min_headroom_gib: float | None
-    min_least_free_gib: float | None
-    draft_gib: float
-
-
-@dataclass(frozen=True)
-class Row:
-    """One part of the reserve. C(certain_gib): what of it is not the allowance for what is not known."""
-
-    name: str
-    gib: float
-    source: str
-    note: str
-    phase: str
-    certain_gib: float
-
-    def as_dict(self):
-        return {
-            "name": self.name,
-            "gib": round(self.gib, 4),
-            "source": self.source,
-            "note": self.note,
-            "part": self.phase,
-        }
-
-
-def _row(name, gib, source, note, phase, certain_gib=None):
-    return Row(name, gib, source, note, phase, gib if certain_gib is None else certain_gib)
-
-
-# ---------------------------------------------------------------------------
-# Arguments that the rows look at
-# ---------------------------------------------------------------------------
-
-
-def declared_decode_batch(arguments):
-    """Return the largest batch of the decode graphs that the user declared, or None."""
-    for name in ("cuda-graph-max-bs-decode", "cuda-graph-max-bs"):
-        if arguments.get(name) is not None:
-            return _kv.whole_number(arguments[name], "the server argument " + name)
-    for name in ("cuda-graph-bs-decode", "cuda-graph-bs"):
-        sizes = arguments.get(name)
-        if isinstance(sizes, (list, tuple)) and sizes:
-            return max(_kv.whole_number(one, "the server argument " + name) for one in sizes)
-    return None
-
-
-def _on(situation, name):
-    return _kv.is_on(situation.arguments.get(name, False)) if situation.arguments.get(name) is not None else False
-
-
-def _disabled(situation, phase):
-    names = {
-        "decode": ("disable-decode-cuda-graph",),
-        "prefill": ("disable-prefill-cuda-graph", "disable-piecewise-cuda-graph"),
-    }
-    backend = situation.arguments.get("cuda-graph-backend-" + phase)
-    switched_off = any(_on(situation, name) for name in ("disable-cuda-graph",) + names[phase])
-    return situation.device == "cpu" or switched_off or str(backend).lower() == "disabled"
-
-
-def _algorithm(situation):
-    value = situation.arguments.get("speculative-algorithm")
-    return "" if value is None or str(value).lower() == "none" else str(value).upper()
-
-
-def activation_tokens(situation):
-    """Return the tokens of one prefill step: the chunk, or --max-prefill-tokens when chunking is off (-1)."""
-    if situation.chunk_tokens and situation.chunk_tokens > 0:
-        return situation.chunk_tokens
-    declared = situation.arguments.get("max-prefill-tokens")
-    limit = 16384 if declared is None else _kv.whole_number(declared, "the server argument max-prefill-tokens")
-    return max(limit, situation.context_tokens)  # one prompt is never split then
-
-
-def running_requests(situation):
-    """Return the requests that the engine admits per data-parallel rank: as declared, or its own default."""
-    if situation.max_running_requests:
-        return situation.max_running_requests
-    if _algorithm(situation) and version_at_least(situation.engine_version, "0.4.9"):
-        return tables.SPECULATIVE_MAX_RUNNING_REQUESTS
-    return _kv.default_max_running_requests(situation.pool_tokens, situation.context_tokens, situation.engine_version)
-
+UNCHARGED = "uncharged rows of the pool"
 
 # ---------------------------------------------------------------------------
 # Taken by the time the server is ready
@@ -130,37 +42,44 @@ def running_requests(situation):
 def _runtime(situation):
     if situation.device == "cpu":
         return []
-    return [_row("runtime", tables.RUNTIME_GIB, TABLE, tables.RUNTIME_SOURCE, READY)]
+    found = [row("runtime", tables.RUNTIME_GIB, TABLE, tables.RUNTIME_SOURCE, READY)]
+    if situation.unified:
+        gib, note = tables.UNIFIED_RUNTIME_GIB, tables.UNIFIED_RUNTIME_SOURCE
+        found.append(row("processes of the engine", gib, TABLE, note, READY))
+    return found
 
 
 def _decode_graphs(situation):
-    if _disabled(situation, "decode"):
+    if disabled(situation, "decode"):
         return []
     batch = situation.decode_batch
     gib = batch * tables.DECODE_GRAPH_MIB_PER_REQUEST / tables.MIB_PER_GIB
     index = batch * situation.context_tokens * 4 / GIB
     return [
-        _row("decode graphs", gib, TABLE, f"batch {batch}: {tables.DECODE_GRAPH_SOURCE}", READY),
-        _row("decode graph index", index, TABLE, tables.INDEX_SOURCE, READY),
+        row("decode graphs", gib, TABLE, f"batch {batch}: {tables.DECODE_GRAPH_SOURCE}", READY, grows="batch"),
+        row("decode graph index", index, TABLE, tables.INDEX_SOURCE, READY, grows="context"),
     ]
+
+
+def prefill_graph_sizes(most_tokens):
+    """Return how many prefill graphs the engine captures up to C(most_tokens) tokens."""
+    counted = sum(1 for step in tables.PREFILL_GRAPH_STEPS for size in range(*step) if size <= most_tokens)
+    return counted + len(range(4608, most_tokens + 1, 512))
 
 
 def prefill_graph_gib(situation):
     """Return what the graphs of the prefill take, 0 where there are none."""
-    if _disabled(situation, "prefill") or not version_at_least(situation.engine_version, tables.PREFILL_GRAPH_SINCE):
+    if disabled(situation, "prefill") or not version_at_least(situation.engine_version, tables.PREFILL_GRAPH_SINCE):
         return 0.0
     if situation.geometry.get("attention") == "mla":
         return tables.PREFILL_GRAPH_MLA_GIB
-    tokens = activation_tokens(situation)
-    sizes = next(
-        (count for limit, count in tables.PREFILL_GRAPH_SIZES if tokens <= limit), tables.PREFILL_GRAPH_SIZES[-1][1]
-    )
-    return sizes * tables.PREFILL_GRAPH_MIB_PER_SIZE / tables.MIB_PER_GIB
+    return prefill_graph_sizes(activation_tokens(situation)) * tables.PREFILL_GRAPH_MIB_PER_SIZE / tables.MIB_PER_GIB
 
 
 def _prefill_graphs(situation):
     gib = prefill_graph_gib(situation)
-    return [_row("prefill graphs", gib, TABLE, tables.PREFILL_GRAPH_SOURCE, READY)] if gib else []
+    grows = "" if situation.geometry.get("attention") == "mla" else "chunk"
+    return [row("prefill graphs", gib, TABLE, tables.PREFILL_GRAPH_SOURCE, READY, grows=grows)] if gib else []
 
 
 def _request_table(situation):
@@ -168,109 +87,70 @@ def _request_table(situation):
     draft = situation.arguments.get("speculative-num-draft-tokens")
     size_bytes = _kv.request_table_bytes(requests, situation.context_tokens, situation.engine_version, draft or 0)
     note = f"{requests:,} requests x {situation.context_tokens:,} tokens x 4 bytes"
-    return [_row("request table", size_bytes / GIB, TABLE, note, READY)]
+    return [row("request table", size_bytes / GIB, TABLE, note, READY, grows="context")]
 
 
-def _speculation(situation):
-    algorithm = _algorithm(situation)
-    if not algorithm or algorithm == "NGRAM" or situation.engine_version is None:
+def _draft(situation):
+    """Before 0.5.14 draft weights and the draft's pool lie outside the fraction."""
+    name = algorithm(situation)
+    if not name or name == "NGRAM" or situation.engine_version is None:
         return []
-    for row in tables.SPECULATION:
-        if version_at_least(situation.engine_version, row.since) and not version_at_least(
-            situation.engine_version, row.until
-        ):
-            gib = row.standalone_gib if algorithm == "STANDALONE" else row.gib
-            note = f"draft weights and pool lie outside the fraction before 0.5.14: {row.source}"
-            return [_row("draft model", max(gib, situation.draft_gib), TABLE, note, READY)]
-    return []
+    found = [
+        one
+        for one in tables.SPECULATION
+        if version_at_least(situation.engine_version, one.since)
+        and not version_at_least(situation.engine_version, one.until)
+    ]
+    if not found:
+        return []
+    pool_gib = situation.pool_tokens * (situation.cell.outside_bytes if situation.cell else 0) / GIB
+    if situation.draft_gib and pool_gib:
+        why = "outside the fraction before 0.5.14"
+        tokens = f"{situation.pool_tokens:,} tokens x {situation.cell.outside_bytes:,} bytes"
+        return [
+            row("draft weights", situation.draft_gib, TABLE, why, READY),
+            row("draft pool", pool_gib, TABLE, f"{tokens}, {why}", READY, grows="pool"),
+        ]
+    gib = found[0].standalone_gib if name == "STANDALONE" else found[0].gib
+    note = f"draft weights and pool lie outside the fraction before 0.5.14: {found[0].source}"
+    return [row("draft model", max(gib, situation.draft_gib + pool_gib), TABLE, note, READY, grows="pool")]
+
+
+def _wider_rows(situation):
+    """Pools that take more than the engine charges for them: the rest comes out of the reserve."""
+    cell = situation.cell
+    if cell is None or cell.stored_bytes <= cell.bytes:
+        return []
+    wider = cell.stored_bytes - cell.bytes
+    note = f"{situation.pool_tokens:,} tokens x {wider:,} bytes that this version does not charge ({cell.layout})"
+    return [row(UNCHARGED, situation.pool_tokens * wider / GIB, TABLE, note, READY, grows="pool")]
 
 
 def _extras(situation):
     found = []
-    for row in tables.EXTRAS:
-        value = situation.arguments.get(row.argument)
-        switched_on = _on(situation, row.argument) if row.value is None else str(value) == row.value
-        if switched_on and version_at_least(situation.engine_version, row.since):
-            found.append(_row(row.argument, row.gib, TABLE, row.source, READY))
-    if _on(situation, "enable-dp-attention"):
+    for extra in tables.EXTRAS:
+        value = situation.arguments.get(extra.argument)
+        switched_on = on(situation, extra.argument) if extra.value is None else str(value) == extra.value
+        if switched_on and version_at_least(situation.engine_version, extra.since):
+            found.append(row(extra.argument, extra.gib, TABLE, extra.source, READY))
+    if on(situation, "enable-dp-attention"):
         groups = int(situation.arguments.get("attn-dp-size") or situation.arguments.get("dp-size") or 1)
         mib = tables.DP_ATTENTION_MIB
         if situation.decode_batch > tables.DP_ATTENTION_LARGE_BATCH:
             mib += tables.DP_ATTENTION_LARGE_MIB
         gib = situation.decode_batch * groups * mib / tables.MIB_PER_GIB
-        found.append(_row("data-parallel attention", gib, TABLE, tables.DP_ATTENTION_SOURCE, READY))
+        found.append(row("data-parallel attention", gib, TABLE, tables.DP_ATTENTION_SOURCE, READY, grows="batch"))
     return found
-
-
-# ---------------------------------------------------------------------------
-# Comes with requests
-# ---------------------------------------------------------------------------
-
-
-def activation_bytes_per_token(geometry, attention_tp, ranks):
-    """Return the bytes that the largest layer holds for one token of the chunk, or None when the shape is not known.
-
-    Four times the hidden size (residual, norm, input and output of the layer), and the larger of attention and
-    feed-forward. Experts first write their outputs apart: experts per token x hidden size (intermediate_cache3 of the
-    fused kernel; 8 x 7168 x 2 bytes x 8192 tokens are the 896 MiB of the reference case).
-    """
-    hidden = geometry.get("hidden_size")
-    if not hidden:
-        return None
-    element = 2
-    heads = (geometry.get("attention_heads") or 0) / attention_tp
-    head_dim = geometry.get("head_dim") or tables.MLA_NOPE_HEAD_DIM
-    value_dim = geometry.get("v_head_dim") or head_dim
-    attention = heads * (2 * head_dim + 2 * value_dim)
-    inner = (geometry.get("intermediate_size") or 0) / max(ranks, 1)
-    forward = 3 * inner
-    if geometry.get("experts"):
-        chosen = geometry.get("experts_per_token") or tables.EXPERTS_PER_TOKEN_UNKNOWN
-        expert = (geometry.get("moe_intermediate_size") or 0) / max(ranks, 1)
-        forward = max(forward, chosen * (hidden + 3 * expert))
-    return element * (4 * hidden + max(attention, forward))
-
-
-def _chunk(situation):
-    tokens = activation_tokens(situation)
-    per_token = activation_bytes_per_token(situation.geometry, situation.attention_tp, situation.ranks)
-    if per_token is None:
-        gib = tokens * tables.ACTIVATION_UNKNOWN_MIB_PER_TOKEN / tables.MIB_PER_GIB
-        note = f"{tokens:,} tokens: {tables.ACTIVATION_UNKNOWN_SOURCE}"
-    else:
-        gib = tokens * per_token * tables.ACTIVATION_WASTE / GIB
-        note = f"{tokens:,} tokens x {per_token:,.0f} bytes, {tables.ACTIVATION_SOURCE}"
-    return [_row("activations of a chunk", gib, ASSUMED, note, LOAD, gib / tables.ACTIVATION_WASTE)]
-
-
-def _context(situation):
-    geometry = situation.geometry
-    if geometry.get("attention") != "mla":
-        return []
-    tokens = min(situation.context_tokens, tables.MLA_PREFIX_TOKENS)
-    heads = (geometry.get("attention_heads") or 0) / situation.attention_tp
-    rope = geometry.get("qk_rope_head_dim") or 0
-    latent = (geometry.get("kv_lora_rank") or 0) + rope
-    value_dim = geometry.get("v_head_dim") or tables.MLA_NOPE_HEAD_DIM
-    gib = tokens * (heads * (tables.MLA_NOPE_HEAD_DIM + rope + value_dim) + latent) * 2 / GIB
-    return [_row("long context", gib, TABLE, tables.MLA_PREFIX_SOURCE, LOAD)]
-
-
-def _both(situation):
-    if not situation.geometry.get("index_head_dim"):
-        return []
-    gib = activation_tokens(situation) * situation.context_tokens * 4 / GIB
-    return [_row("sparse index", gib, TABLE, tables.SPARSE_INDEX_SOURCE, LOAD)]
 
 
 def _margin(situation):
     if situation.min_least_free_gib is not None:
-        return [_row("least free", situation.min_least_free_gib, GIVEN, "min_least_free_gib", FLOOR)]
+        return [row("least free", situation.min_least_free_gib, GIVEN, "min_least_free_gib", FLOOR)]
     cpu = situation.device == "cpu"
     share = tables.CPU_MARGIN_SHARE if cpu else tables.MARGIN_SHARE
     least = tables.CPU_MARGIN_LEAST_GIB if cpu else tables.MARGIN_LEAST_GIB
     note = tables.CPU_MARGIN_SOURCE if cpu else tables.MARGIN_SOURCE
-    return [_row("least free", max(least, share * situation.before_gib), ASSUMED, note, FLOOR, 0.0)]
+    return [row("least free", max(least, share * situation.before_gib), ASSUMED, note, FLOOR, 0.0)]
 
 
 PARTS = (
@@ -278,18 +158,21 @@ PARTS = (
     _decode_graphs,
     _prefill_graphs,
     _request_table,
-    _speculation,
+    _draft,
+    _wider_rows,
     _extras,
-    _chunk,
-    _context,
-    _both,
+    activation.chunk,
+    activation.context,
+    activation.vision,
     _margin,
 )
 
 
 def rows(situation):
     """Return the rows of the reserve of one configuration, before anything was measured."""
-    return [row for part in PARTS for row in part(situation)]
+    found = [one for part in PARTS for one in part(situation)]
+    index = activation.both(situation, sum(one.gib for one in found))
+    return found[:-1] + index + found[-1:]
 
 
 # ---------------------------------------------------------------------------
@@ -302,17 +185,19 @@ def with_measurement(found, situation, measured):
     result = list(found)
     ready = _measured_ready_gib(measured)
     if ready is not None:
-        row = _row("taken until ready", ready, MEASURED, "free after load less pool less headroom of a start-up", READY)
-        result = [row] + [one for one in result if one.phase != READY]
+        note = "free after load less pool less headroom of a start-up"
+        # The printed pool holds its uncharged rows: they are not in what was taken beside it.
+        kept = [one for one in result if one.phase != READY or one.name == UNCHARGED]
+        result = [row("taken until ready", ready, MEASURED, note, READY)] + kept
     elif measured.get("graph_gib") is not None:
         graphs = ("decode graphs", "prefill graphs")
-        row = _row("graphs", float(measured["graph_gib"]), MEASURED, "graph capture of a start-up", READY)
-        result = [row] + [one for one in result if one.name not in graphs]
+        graph = row("graphs", float(measured["graph_gib"]), MEASURED, "graph capture of a start-up", READY)
+        result = [graph] + [one for one in result if one.name not in graphs]
     headroom, least = measured.get("headroom_gib"), measured.get("least_free_gib")
     if headroom is not None and least is not None:
         gib = max(0.0, float(headroom) - float(least))
-        row = _row("taken by the load", gib, MEASURED, "headroom less least free of a soak", LOAD)
-        result = [row] + [one for one in result if one.phase != LOAD]
+        load = row("taken by the load", gib, MEASURED, "headroom less least free of a soak", LOAD)
+        result = [load] + [one for one in result if one.phase != LOAD]
     return sorted(result, key=lambda one: (READY, LOAD, FLOOR).index(one.phase))
 
 
@@ -330,7 +215,7 @@ def _measured_ready_gib(measured):
 
 
 def _sum(found, phase, certain=False):
-    return sum(row.certain_gib if certain else row.gib for row in found if row.phase == phase)
+    return sum(one.certain_gib if certain else one.gib for one in found if one.phase == phase)
 
 
 def ready_gib(found):
@@ -371,17 +256,3 @@ def need(found, situation):
     elif situation.min_least_free_gib is not None:
         certain += floor
     return {"needed_gib": needed, "certain_gib": certain}
-
-
-def engine_default_fraction(situation, board_mib):
-    """Return the fraction that the engine itself would take (0.5.3 and later, no multimodal model), or None."""
-    batch = situation.decode_batch
-    reserved = tables.RUNTIME_GIB * tables.MIB_PER_GIB
-    reserved += tables.DEFAULT_ACTIVATION_MIB_PER_TOKEN * max(activation_tokens(situation), 2048)
-    reserved += situation.ranks / 8.0 * tables.MIB_PER_GIB
-    if not _disabled(situation, "decode"):
-        reserved += batch * tables.DECODE_GRAPH_MIB_PER_REQUEST
-    reserved += prefill_graph_gib(situation) * tables.MIB_PER_GIB
-    if board_mib > tables.DEFAULT_FLOOR_ABOVE_MIB:
-        reserved = max(reserved, tables.DEFAULT_FLOOR_MIB)
-    return round((board_mib - reserved) / board_mib, 3) if reserved < board_mib else None

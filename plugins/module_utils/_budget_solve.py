@@ -14,14 +14,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_allocator as allocator
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_base as bases
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_inputs as known
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_reserve as reserve
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_situation as situations
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _conflicts as conflicts
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
 
 GIB = 2**30
 STEPS = 1000  # fractions have three decimals
+NEEDED_FOR_STATES = ("free_before_load_gib", "free_after_load_gib", "fraction")
 
 
 @dataclass(frozen=True)
@@ -54,16 +59,14 @@ class Candidate:
 # ---------------------------------------------------------------------------
 
 
-def pool_tokens(rest_gib, cell_bytes):
-    """Return the tokens of a pool of C(rest_gib) GiB with C(cell_bytes) a token; 0 when nothing is left."""
-    if rest_gib <= 0:
-        return 0
-    return int(int(rest_gib * GIB) // cell_bytes)
-
-
-def rest_gib(before_gib, after_gib, fraction):
+def rest_gib(base, fraction):
     """Return the GiB that the fraction leaves for the pool: POST - PRE x (1 - f)."""
-    return after_gib - before_gib * (1 - fraction)
+    return base.after_gib - base.before.gib * (1 - fraction)
+
+
+def pool(base, fraction, cap_tokens=None, shift_gib=0.0):
+    """Return the Pool of the room kv that the fraction gives; C(shift_gib): a deviation of what is left for it."""
+    return _kv.pool_of(base.cell, max(0, int((rest_gib(base, fraction) + shift_gib) * GIB)), cap_tokens)
 
 
 # ---------------------------------------------------------------------------
@@ -73,30 +76,44 @@ def rest_gib(before_gib, after_gib, fraction):
 
 def band_gib(base, fraction):
     """Return the half band of REST at C(fraction): noise of the start, and what is not known of the two figures."""
-    return base.noise.error_gib + base.used.error_gib + fraction * base.before.error_gib
+    return base.noise.error_gib + base.used.total.error_gib + fraction * base.before.error_gib
 
 
-def predict(base, fraction, page_size):
+def predict(base, fraction):
     """Return (tokens, tokens at the low end, tokens at the high end) of the pool before the cap, in whole pages."""
-    centre = rest_gib(base.before.gib, base.before.gib - base.used.gib, fraction)
     band = band_gib(base, fraction)
-    return tuple(known.whole_pages(pool_tokens(centre + shift, base.cell), page_size) for shift in (0.0, -band, band))
+    return tuple(pool(base, fraction, shift_gib=shift).tokens for shift in (0.0, -band, band))
 
 
-def lowest_steps(base, tokens, page_size):
+def lowest_steps(base, tokens):
     """Return the smallest fraction in thousandths whose lower band holds C(tokens); above STEPS when none does."""
-    need = tokens * base.cell / GIB
-    exact = (base.used.gib + base.used.error_gib + base.noise.error_gib + need) / max(
+    need = _kv.rest_for(base.cell, tokens) / GIB
+    exact = (base.used.total.gib + base.used.total.error_gib + base.noise.error_gib + need) / max(
         base.before.gib - base.before.error_gib, 1e-6
     )
     if exact > 2.0:
         return 2 * STEPS
+
+    def holds(steps):
+        fraction = steps / STEPS
+        found = pool(base, fraction, shift_gib=-band_gib(base, fraction))
+        return found.tokens >= tokens and found.problem is None
+
     steps = max(1, int(math.ceil(exact * STEPS - 1e-9)))
-    while steps > 1 and predict(base, (steps - 1) / STEPS, page_size)[1] >= tokens:
+    while steps > 1 and holds(steps - 1):
         steps -= 1
-    while steps < 2 * STEPS and predict(base, steps / STEPS, page_size)[1] < tokens:
+    while steps < 2 * STEPS and not holds(steps):
         steps += 1
     return steps
+
+
+def least_tokens(cell):
+    """Return the smallest pool with which the engine starts: a window pool has to hold more than the window."""
+    if cell is None or cell.window_floor_tokens is None or not cell.window_ratio:
+        return 0
+    page = cell.page_tokens
+    window = (cell.window_floor_tokens // page + 1) * page
+    return known.whole_pages(math.ceil(window / cell.window_ratio), page, up=True)
 
 
 def highest_steps(base, needed_gib):
@@ -118,18 +135,22 @@ def context_of(inp, target_tokens):
     return min(limits) if limits else None
 
 
-def situation_of(inp, base, target_tokens, chunk_tokens, decode_batch):
-    cap = target_tokens
-    if cap is None and base.complete:
-        cap = predict(base, 0.999, 1)[0]
+def situation_of(inp, base, target_tokens, chunk_tokens, decode_batch, most=0.999):
+    """Return the Situation of one configuration. C(most): the largest fraction that can come about without a cap."""
+    cap, state_requests = cap_of(inp, target_tokens), None
+    if base.complete and (cap is None or base.cell.state):
+        largest = pool(base, inp.fraction or most, cap)
+        cap, state_requests = max(largest.tokens, target_tokens or 0), largest.max_running_requests
+    cap = cap or target_tokens
     context = context_of(inp, target_tokens) or cap or 4096
-    return reserve.Situation(
+    shared = _kv.ranks(inp.arguments, inp.engine_version)
+    return situations.Situation(
         device=inp.device,
         arguments=inp.arguments,
         geometry=inp.geometry or {},
         engine_version=inp.engine_version,
         ranks=known.model_ranks(inp),
-        attention_tp=_kv.ranks(inp.arguments, inp.engine_version).attention_tp,
+        attention_tp=shared.attention_tp,
         chunk_tokens=chunk_tokens,
         decode_batch=decode_batch,
         context_tokens=context,
@@ -138,14 +159,19 @@ def situation_of(inp, base, target_tokens, chunk_tokens, decode_batch):
         before_gib=base.before.gib if base.before else 0.0,
         min_headroom_gib=inp.min_headroom_gib,
         min_least_free_gib=inp.min_least_free_gib,
-        draft_gib=(inp.draft_weight_bytes or 0) / known.model_ranks(inp) / GIB,
+        draft_gib=base.used.draft_gib if base.used else 0.0,
+        cell=base.cell,
+        multimodal=known.is_multimodal(inp),
+        unified=known.is_unified(inp),
+        data_parallel=shared.data_parallel,
+        state_requests=state_requests,
     )
 
 
 def lever_settings(inp, base):
     """Return [(chunk, decode batch, chunk moved, batch moved)], the engine's own first, smallest change first."""
     row = tables.CPU_CLASS if inp.device == "cpu" else tables.board_class(base.board_mib, inp.engine_version)
-    chunk, batch = inp.chunk_tokens, reserve.declared_decode_batch(inp.arguments)
+    chunk, batch = inp.chunk_tokens, situations.declared_decode_batch(inp.arguments)
     chunks = [chunk] if chunk is not None else [row.chunk_tokens]
     if chunk is None:
         while chunks[-1] > tables.SMALLEST_CHUNK_TOKENS:
@@ -165,16 +191,28 @@ def _default_batch(inp, row):
     return batch
 
 
+def _with_states(cell, measured):
+    """Return the measurement with the states of requests in its pool: the engine prints keys and values only."""
+    before, after, fraction = (measured.get(key) for key in NEEDED_FOR_STATES)
+    if cell is None or not cell.state or None in (before, after, fraction) or measured.get("kv_gib") is None:
+        return measured
+    found = _kv.pool_of(cell, int((after - before * (1 - fraction)) * GIB), measured.get("cap_tokens"))
+    states = (found.state_bytes + found.scratch_bytes) / GIB
+    return dict(measured, kv_gib=measured["kv_gib"] + states)
+
+
 def _rows_of(inp, keys, situation):
     """The reserve's rows, with what an earlier start-up of the same activation keys measured in their place."""
     rows = reserve.rows(situation)
-    measured = known._newest(
+    measured = known.newest(
         inp.measurements,
         lambda one: (
             known.teaches(one, "activation", keys) and one.get("chunked_prefill_size") in (None, situation.chunk_tokens)
         ),
     )
-    return reserve.with_measurement(rows, situation, measured) if measured is not None else rows
+    if measured is None:
+        return rows
+    return reserve.with_measurement(rows, situation, _with_states(situation.cell, measured))
 
 
 def candidates(inp, base, target_tokens):
@@ -183,8 +221,8 @@ def candidates(inp, base, target_tokens):
     for setting in lever_settings(inp, base):
         bare = Candidate(*setting)
         arguments, environment = decided(inp, bare, None, None, target_tokens)
-        bare = replace(bare, keys=inp.keys or known.keys_for(inp, arguments, environment))
-        plain_keys = inp.keys or known.keys_for(inp, arguments, inp.environment)
+        bare = replace(bare, keys=inp.keys or bases.keys_for(inp, arguments, environment))
+        plain_keys = inp.keys or bases.keys_for(inp, arguments, inp.environment)
         built.append((_with_rows(inp, base, bare, target_tokens), plain_keys))
     return [_with_deaths(inp, candidate, built) for candidate, dummy in built]
 
@@ -194,6 +232,13 @@ def _with_rows(inp, base, candidate, target_tokens):
     situation = situation_of(inp, base, target_tokens, candidate.chunk_tokens, candidate.decode_batch)
     rows = tuple(_rows_of(inp, candidate.keys, situation))
     need = reserve.need(rows, situation)
+    if base.complete and inp.fraction is None and cap_of(inp, target_tokens) is None:
+        # The pool fills what this reserve leaves: rows that grow with it are those of that pool.
+        most = max(highest_steps(base, need["needed_gib"]), 1) / STEPS
+        lever = candidate.chunk_tokens, candidate.decode_batch
+        situation = situation_of(inp, base, target_tokens, *lever, most=most)
+        rows = tuple(_rows_of(inp, candidate.keys, situation))
+        need = reserve.need(rows, situation)
     return _raised(replace(candidate, rows=rows, **need), candidate.learned_floor_gib, candidate.learned_extra_gib)
 
 
@@ -230,11 +275,11 @@ def _with_deaths(inp, candidate, built):
     return _raised(candidate, floor, extra) if floor or extra else candidate
 
 
-def bounded(base, candidate, tokens, page_size):
+def bounded(base, candidate, tokens):
     """Return the candidate with its interval of fractions for C(tokens)."""
     return replace(
         candidate,
-        low_steps=lowest_steps(base, max(tokens, page_size), page_size),
+        low_steps=lowest_steps(base, max(tokens, 1)),
         high_steps=highest_steps(base, candidate.needed_gib),
     )
 
@@ -272,14 +317,14 @@ def choose_fraction(inp, base, candidate):
     return steps / STEPS if steps > 0 else None
 
 
-def cap_of(inp, page_size):
+def cap_of(inp, target_tokens):
     """Return the cap: as declared in the arguments, the target in whole pages for a promise, or None."""
     declared = inp.arguments.get("max-total-tokens")
     if declared is not None:
         return _kv.whole_number(declared, "the server argument max-total-tokens")
     if inp.pool_policy != "promise" or inp.target_tokens is None:
         return None
-    return known.whole_pages(inp.target_tokens, page_size, up=True)
+    return target_tokens
 
 
 def decided(inp, candidate, fraction, cap, target_tokens):
@@ -299,63 +344,24 @@ def decided(inp, candidate, fraction, cap, target_tokens):
     if candidate.batch_moved:
         name = "cuda-graph-max-bs-decode" if version_at_least(inp.engine_version, "0.5.14") else "cuda-graph-max-bs"
         arguments[name] = candidate.decode_batch
-    environment = dict(inp.environment)
-    conf = allocator_of(inp)
-    if conf:
-        environment[tables.ALLOCATOR_NAME] = conf
+    environment = conflicts.with_allocator(
+        inp.environment, allocator.allocator_of(inp), inp.torch_version, inp.engine_version
+    )
     return arguments, environment
 
 
-def allocator_of(inp):
-    """Return the allocator configuration to set, or "" for none.
-
-    auto: expandable segments after a death that shows fragmentation, where nothing is known to forbid them.
-    """
-    if inp.allocator_conf is not None:
-        return inp.allocator_conf
-    if any(inp.environment.get(name) for name in tables.ALLOCATOR_NAMES) or inp.device == "cpu":
-        return ""
-    return tables.EXPANDABLE_SEGMENTS if fragmented_gib(inp) and not allocator_conflict(inp) else ""
-
-
-def fragmented_gib(inp):
-    """Return the largest "reserved but unallocated" of the deaths that would have been enough, or 0."""
-    found = 0.0
-    for death in inp.deaths:
-        figures = death.get("figures") or death
-        lost = figures.get("reserved_unallocated_gib") or 0.0
-        wanted = death.get("wanted_gib") or (figures.get("wanted_mib") or 0.0) / tables.MIB_PER_GIB
-        if lost >= tables.FRAGMENTED_FROM_GIB and lost >= wanted:
-            found = max(found, float(lost))
-    return found
-
-
-def allocator_conflict(inp):
-    """Return what forbids expandable segments here, or ""."""
-    for row in tables.ALLOCATOR_CONFLICTS:
-        value = inp.arguments.get(row.argument)
-        if value in (None, False) or (row.value is not None and str(value) != row.value):
-            continue
-        if row.value is None and str(value).lower() in ("false", "off", "none"):
-            continue
-        return f"{row.argument} ({row.source})"
-    tp = known.size(inp, "tp-size")
-    if tp == 1 or _kv.is_on(inp.arguments.get("disable-custom-all-reduce", False)):
-        return ""
-    if tp == 2 or not version_at_least(inp.engine_version, tables.ALLOCATOR_TP_SINCE):
-        return f"custom all-reduce of {tp} ranks (set disable-custom-all-reduce to allow it)"
-    return ""
-
-
-def most_tokens(inp, base, leanest, page_size):
+def most_tokens(inp, base, leanest):
     """Return the largest target, in whole pages, for which some fraction would be feasible; 0 when there is none."""
+    page = base.cell.page_tokens
 
     def fits(tokens):
         fraction = highest_steps(base, _with_rows(inp, base, leanest, tokens).needed_gib) / STEPS
-        return fraction > 0 and predict(base, fraction, page_size)[1] >= tokens
+        if fraction <= 0:
+            return False
+        return pool(base, fraction, shift_gib=-band_gib(base, fraction)).tokens >= tokens
 
-    low, high = 0, predict(base, 0.999, page_size)[2] // page_size
+    low, high = 0, predict(base, 0.999)[2] // page
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle * page_size) else (low, middle - 1)
-    return low * page_size
+        low, high = (middle, high) if fits(middle * page) else (low, middle - 1)
+    return low * page

@@ -51,16 +51,27 @@ _MLA_SOURCE = _MODEL_CONFIG + " _derive_model_shapes"
 MLA_FAMILIES = (
     Family(
         (
+            "BailingMoeV2_5ForCausalLM",
+            "BailingMoeV3ForCausalLM",
+            "BailingMoeV3VLForConditionalGeneration",
             "DeepseekV2ForCausalLM",
             "DeepseekV3ForCausalLM",
             "DeepseekV32ForCausalLM",
-            "Glm4MoeLiteForCausalLM",
             "DotsVLMForCausalLM",
-            "MistralLarge3ForCausalLM",
+            "GigaChat35ForCausalLM",
+            "Glm4MoeLiteForCausalLM",
+            "Glm5NextForConditionalGeneration",
+            "GlmMoeDsaForCausalLM",
+            "HYV4ForCausalLM",
             "KimiK25ForConditionalGeneration",
+            "KimiK3ForConditionalGeneration",
+            "KimiK3LinearForCausalLM",
+            "KimiLinearForCausalLM",
             "KimiVLForConditionalGeneration",
-            "SarvamMLAForCausalLM",
+            "LongcatFlashForCausalLM",
             "MiniCPM3ForCausalLM",
+            "MistralLarge3ForCausalLM",
+            "SarvamMLAForCausalLM",
         ),
         "latent attention",
         _MLA_SOURCE,
@@ -77,6 +88,221 @@ MLA_FAMILIES = (
 )
 
 # ---------------------------------------------------------------------------
+# Index rows beside the latent rows (DeepSeek sparse attention)
+# ---------------------------------------------------------------------------
+
+# Counts when index_topk is set too. A file that states index_head_dim alone is read the same way: releases do not
+# state one without the other.
+INDEX_FAMILIES = (
+    Family(
+        (
+            "DeepseekV3ForCausalLM",
+            "DeepseekV32ForCausalLM",
+            "Glm5NextForConditionalGeneration",
+            "GlmMoeDsaForCausalLM",
+            "HYV4ForCausalLM",
+            "LongcatFlashForCausalLM",
+            "MistralLarge3ForCausalLM",
+            "PixtralForConditionalGeneration",
+        ),
+        "index rows beside the latent rows",
+        _MODEL_CONFIG + " is_deepseek_dsa",
+    ),
+)
+
+# ---------------------------------------------------------------------------
+# A second pool for the layers that attend to a window
+# ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WindowFamily:
+    """Architectures whose window layers have a pool of their own.
+
+    C(layers): how the configuration says which layers they are (a reader in _model_layers). C(since): the first
+    version that splits the pool. C(before): what earlier versions did: plain (full rows for all layers) or absent
+    (they could not load the model, the oldest rule is taken). C(ratio): window tokens per pool token when
+    swa-full-tokens-ratio is not given.
+    """
+
+    architectures: tuple
+    layers: str
+    since: str
+    before: str
+    source: str
+    ratio: float = 0.8
+
+
+_SWA_SOURCE = "is_hybrid_swa_model and get_hybrid_layer_ids of srt/configs/model_config.py in sglang {}"
+WINDOW_FAMILIES = (
+    WindowFamily(
+        ("Llama4ForConditionalGeneration",), "every_fourth_full", "0.5.8", "plain", _SWA_SOURCE.format("0.5.8")
+    ),
+    WindowFamily(("GptOssForCausalLM",), "layer_types", "0.5.8", "plain", _SWA_SOURCE.format("0.5.8")),
+    WindowFamily(
+        ("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM"),
+        "hybrid_layer_pattern",
+        "0.5.8",
+        "absent",
+        _SWA_SOURCE.format("0.5.8"),
+    ),
+    WindowFamily(("Step3p5ForCausalLM",), "layer_types", "0.5.9", "absent", _SWA_SOURCE.format("0.5.9")),
+    WindowFamily(("Step3p7ForConditionalGeneration",), "layer_types", "0.5.14", "absent", _SWA_SOURCE.format("0.5.14")),
+    WindowFamily(
+        ("Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"),
+        "layer_types",
+        "0.5.11",
+        "absent",
+        _SWA_SOURCE.format("0.5.11"),
+    ),
+    WindowFamily(
+        ("Gemma4UnifiedForConditionalGeneration", "LagunaForCausalLM"),
+        "layer_types",
+        "0.5.14",
+        "absent",
+        _SWA_SOURCE.format("0.5.14"),
+    ),
+    WindowFamily(("MellumForCausalLM",), "layer_types", "0.5.16", "absent", _SWA_SOURCE.format("0.5.16")),
+    WindowFamily(("UnlimitedOCRForCausalLM",), "all_window", "0.5.16", "absent", _SWA_SOURCE.format("0.5.16")),
+    WindowFamily(
+        ("MuseGlimmerForCausalLM", "MuseGlimmerForConditionalGeneration"),
+        "layer_types",
+        "0.5.18",
+        "absent",
+        _SWA_SOURCE.format("0.5.18"),
+    ),
+    WindowFamily(("DiffusionGemmaForBlockDiffusion",), "layer_types", "0.5.22", "absent", _SWA_SOURCE.format("0.5.22")),
+    WindowFamily(
+        (
+            "BeamForCausalLM",
+            "GraniteMoeSWAForCausalLM",
+            "GraniteSWAForCausalLM",
+            "IQuestQ1ForCausalLM",
+            "MuseSparkForConditionalGeneration",
+        ),
+        "layer_types",
+        "0.5.23",
+        "absent",
+        _SWA_SOURCE.format("0.5.23"),
+    ),
+)
+
+# Gemma 4 states the sizes of its window layers first and those of the full layers apart
+# (sglang 0.5.23 srt/utils/hf_transformers/config.py _apply_gemma4_attention_overrides).
+WINDOW_FIRST_ARCHITECTURES = frozenset(
+    (
+        "DiffusionGemmaForBlockDiffusion",
+        "Gemma4ForCausalLM",
+        "Gemma4ForConditionalGeneration",
+        "Gemma4UnifiedForConditionalGeneration",
+    )
+)
+
+# ---------------------------------------------------------------------------
+# Layers that keep a state per request instead of rows per token
+# ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StateFamily:
+    """Architectures with state layers. C(layers): how the configuration says which (a reader in _model_layers);
+    C(state): which keys give the size of a state (a reader in _model_state); C(model_types): types of the language
+    model that make a model one of the family whatever its architecture is called."""
+
+    architectures: tuple
+    layers: str
+    state: str
+    source: str
+    model_types: tuple = ()
+    note: str = ""
+
+
+STATE_FAMILIES = (
+    StateFamily(("Qwen3NextForCausalLM",), "interval", "gated_delta", "srt/configs/qwen3_next.py", ("qwen3_next",)),
+    StateFamily(
+        (
+            "InternS2PreviewForConditionalGeneration",
+            "Qwen3_5ForCausalLM",
+            "Qwen3_5ForConditionalGeneration",
+            "Qwen3_5MoeForCausalLM",
+            "Qwen3_5MoeForConditionalGeneration",
+        ),
+        "interval",
+        "gated_delta",
+        "srt/configs/qwen3_5.py",
+        ("qwen3_5_text", "qwen3_5_moe_text"),
+    ),
+    StateFamily(
+        ("NemotronHForCausalLM", "NemotronHPuzzleForCausalLM"), "letters", "nemotron", "srt/configs/nemotron_h.py"
+    ),
+    StateFamily(
+        ("NemotronH_Nano_Omni_Reasoning_V3", "NemotronH_Nano_VL_V2", "NemotronH_Omni_Reasoning_V3"),
+        "letters",
+        "nemotron",
+        "srt/configs/nemotron_h.py",
+        ("nemotron_h",),
+    ),
+    StateFamily(
+        ("JambaForCausalLM",),
+        "period",
+        "mamba1",
+        "transformers 5 configuration_jamba.py",
+        note="the engine has no class for this architecture, the cell is that of the layers with attention",
+    ),
+    StateFamily(("FalconH1ForCausalLM",), "both", "mamba2", "srt/configs/falcon_h1.py"),
+    StateFamily(("GraniteMoeHybridForCausalLM",), "mamba_types", "mamba2", "srt/configs/granitemoehybrid.py"),
+    StateFamily(
+        ("KimiLinearForCausalLM", "KimiK3ForConditionalGeneration", "KimiK3LinearForCausalLM"),
+        "kda_lists",
+        "kda",
+        "srt/configs/kimi_linear.py",
+    ),
+    StateFamily(("Glm5NextForConditionalGeneration",), "kda_lists", "kda", "srt/configs/glm5_next.py"),
+    StateFamily(
+        ("Lfm2ForCausalLM", "Lfm2MoeForCausalLM", "Lfm2VlForConditionalGeneration"),
+        "conv_types",
+        "short_conv",
+        "srt/configs/lfm2.py",
+    ),
+    StateFamily(
+        ("BailingMoeV2_5ForCausalLM", "BailingMoeV3ForCausalLM", "BailingMoeV3VLForConditionalGeneration"),
+        "layer_group",
+        "bailing",
+        "srt/configs/bailing_hybrid.py",
+    ),
+    StateFamily(
+        ("JetNemotronForCausalLM", "JetVLMForConditionalGeneration"), "jet", "jet", "srt/configs/jet_nemotron.py"
+    ),
+    StateFamily(("GigaChat35ForCausalLM",), "linear_types", "gated_delta", "srt/configs/gigachat35.py"),
+)
+
+# ---------------------------------------------------------------------------
+# More or fewer attention layers than hidden layers
+# ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RepeatedLayers:
+    """Architectures that keep rows more than once per layer: C(times), or as often as the key C(key) says."""
+
+    architecture: str
+    times: int
+    key: str | None
+    source: str
+
+
+_ATTENTION_LAYERS = _MODEL_CONFIG + " num_attention_layers"
+REPEATED_LAYERS = (
+    RepeatedLayers("LongcatFlashForCausalLM", 2, None, _ATTENTION_LAYERS),
+    RepeatedLayers("IQuestLoopCoderForCausalLM", 1, "loop_num", _ATTENTION_LAYERS),
+    RepeatedLayers("NanbeigeForCausalLM", 1, "num_loops", _ATTENTION_LAYERS),
+)
+
+# Compressed attention: whole rows in a window, one row for 4 or for 128 tokens beside it
+# (sglang 0.5.23 srt/configs/model_config.py is_deepseek_v4).
+COMPRESSED_ARCHITECTURES = frozenset(("DeepseekV4ForCausalLM",))
+
+# ---------------------------------------------------------------------------
 # Not understood yet: named, never guessed
 # ---------------------------------------------------------------------------
 
@@ -86,106 +312,44 @@ _SPARSE = "it keeps index rows beside the KV rows"
 
 REFUSED_ARCHITECTURES = (
     Family(
-        (
-            "BeamForCausalLM",
-            "DeepseekV4ForCausalLM",
-            "DiffusionGemmaForBlockDiffusion",
-            "Gemma4ForCausalLM",
-            "Gemma4ForConditionalGeneration",
-            "Gemma4UnifiedForConditionalGeneration",
-            "GptOssForCausalLM",
-            "GraniteMoeSWAForCausalLM",
-            "GraniteSWAForCausalLM",
-            "InklingForConditionalGeneration",
-            "IQuestQ1ForCausalLM",
-            "Llama4ForCausalLM",
-            "Llama4ForConditionalGeneration",
-            "MellumForCausalLM",
-            "MiMoV2FlashForCausalLM",
-            "MiMoV2ForCausalLM",
-            "MuseGlimmerForCausalLM",
-            "MuseGlimmerForConditionalGeneration",
-            "MuseSparkForConditionalGeneration",
-            "Step3p5ForCausalLM",
-            "Step3p7FlashForCausalLM",
-            "Step3p7ForConditionalGeneration",
-            "UnlimitedOCRForCausalLM",
-        ),
-        _WINDOWS,
-        _MODEL_CONFIG + " is_hybrid_swa_model",
+        ("InklingForConditionalGeneration",),
+        "it mixes window layers, convolution states and draft layers of its own sizes",
+        "sglang 0.5.23 srt/configs/inkling.py",
     ),
-    Family(("LagunaForCausalLM",), _WINDOWS, _MODEL_CONFIG + " is_hybrid_swa_model", Condition("sliding_window")),
+    Family(
+        ("Step3p7FlashForCausalLM",),
+        "the engine has no class of this name and so no layout for it",
+        _MODEL_CONFIG + " is_hybrid_swa_model (Step3p7ForConditionalGeneration)",
+    ),
     Family(
         (
-            "BailingMoeV2_5ForCausalLM",
-            "BailingMoeV3ForCausalLM",
-            "BailingMoeV3VLForConditionalGeneration",
-            "FalconH1ForCausalLM",
             "FalconMambaForCausalLM",
-            "Glm5NextForConditionalGeneration",
-            "GraniteMoeHybridForCausalLM",
-            "InternS2PreviewForConditionalGeneration",
-            "JambaForCausalLM",
-            "JetNemotronForCausalLM",
-            "JetVLMForConditionalGeneration",
-            "KimiK3ForConditionalGeneration",
-            "KimiK3LinearForCausalLM",
-            "KimiLinearForCausalLM",
-            "Lfm2ForCausalLM",
-            "Lfm2MoeForCausalLM",
-            "Lfm2VlForConditionalGeneration",
             "Mamba2ForCausalLM",
             "MambaForCausalLM",
-            "MiniCPMSALAForCausalLM",
-            "NemotronHForCausalLM",
-            "NemotronHPuzzleForCausalLM",
-            "NemotronH_Nano_VL_V2",
-            "Qwen3NextForCausalLM",
-            "Qwen3_5ForCausalLM",
-            "Qwen3_5ForConditionalGeneration",
-            "Qwen3_5MoeForCausalLM",
-            "Qwen3_5MoeForConditionalGeneration",
-            "Qwen4ExpForConditionalGeneration",
-            "ZayaForCausalLM",
         ),
-        _STATE,
+        "it has no attention and no pool of tokens",
         _HYBRID_ARCH,
     ),
+    Family(("MiniCPMSALAForCausalLM", "ZayaForCausalLM"), _STATE, _HYBRID_ARCH),
     Family(
-        ("MiniMaxM3ForCausalLM", "MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration"),
-        _SPARSE,
+        ("Qwen4ExpForConditionalGeneration",),
+        "its compressed index rows depend on the attention backend",
+        "sglang 0.5.23 srt/mem_cache/qsa_kv_pool.py",
+    ),
+    Family(
+        ("MiniMaxM3ForCausalLM",),
+        "the engine knows this model as MiniMaxM3SparseForConditionalGeneration only",
         _MODEL_CONFIG + " is_minimax_sparse",
     ),
     Family(
-        ("Dots3NoteForCausalLM", "GlmMoeDsaForCausalLM", "HYV4ForCausalLM"),
-        _SPARSE,
-        _MODEL_CONFIG + " is_deepseek_dsa",
+        ("Dots3NoteForCausalLM",),
+        "its window layers have latent rows of another width",
+        "sglang 0.5.23 srt/configs/dots3.py",
     ),
     Family(
-        ("LongcatFlashForCausalLM", "IQuestLoopCoderForCausalLM", "NanbeigeForCausalLM"),
-        "it has more attention layers than hidden layers",
-        _MODEL_CONFIG + " num_attention_layers",
-    ),
-    Family(
-        ("MllamaForConditionalGeneration", "WhisperForConditionalGeneration"),
+        ("MllamaForConditionalGeneration", "MossVLForConditionalGeneration", "WhisperForConditionalGeneration"),
         "it attends across to an encoder",
         _MODEL_CONFIG + " is_encoder_decoder_model",
-    ),
-    Family(
-        ("GigaChat35ForCausalLM",),
-        "its mixture of layer kinds was not read yet",
-        _MODEL_CONFIG + " _derive_model_shapes",
-    ),
-    Family(
-        ("DeciLMForCausalLM", "NemotronNASForCausalLM"),
-        "its layers differ in KV heads",
-        _MODEL_CONFIG + " get_total_num_kv_heads (nemotron-nas)",
-    ),
-    Family(
-        ("HunYuanForCausalLM",),
-        "its layers may share KV rows, and the engine decides by version whether they do",
-        "config keys use_cla and cla_share_factor",
-        Condition("use_cla"),
     ),
 )
 
@@ -237,9 +401,33 @@ REFUSED_KEYS = (
     RefusedKey("attention_other_setting", "full and window layers differ in KV heads", "Step-3.5"),
 )
 
+# Index keys and values beside the rows of multi-head attention.
+SPARSE_ARCHITECTURES = frozenset(("MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration"))
+
+# Sharing of KV rows between layers that the engine does not use: it keeps rows for all layers all the same.
+SHARED_ROWS = (
+    Family(
+        ("Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"),
+        "num_kv_shared_layers",
+        "sglang 0.5.23 srt/models/gemma3n_causal.py (the pool holds every layer)",
+    ),
+    Family(
+        tuple(sorted(WINDOW_FIRST_ARCHITECTURES)),
+        "num_kv_shared_layers",
+        _MODEL_CONFIG + " get_hybrid_layer_ids (every layer is counted)",
+    ),
+    Family(("HunYuanForCausalLM",), "use_cla", "no class of the engine shares rows between layers"),
+)
+
 # Lists that give a kind to every layer, and the kinds whose KV rows are plain.
 LAYER_KINDS = {
-    "layer_types": ("full_attention", "sliding_attention", "attention", "global_attention"),
+    "layer_types": (
+        "full_attention",
+        "sliding_attention",
+        "attention",
+        "global_attention",
+        "deepseek_sparse_attention",
+    ),
     "mlp_layer_types": ("dense", "sparse", "moe"),
 }
 
@@ -301,7 +489,8 @@ HARMLESS_KEYS = frozenset(
 # ---------------------------------------------------------------------------
 
 # The engine knows these and keeps full rows for all their layers, also where the configuration names a window:
-# they are not on its list of hybrid-window architectures in any version read (0.4.9 to 0.5.23).
+# they are not on its list of hybrid-window architectures, or are taken off it (disable_hybrid_swa_memory), in any
+# version read (0.4.9 to 0.5.23).
 PLAIN_ARCHITECTURES = frozenset(
     (
         "AfmoeForCausalLM",
@@ -318,11 +507,14 @@ PLAIN_ARCHITECTURES = frozenset(
         "Gemma2ForCausalLM",
         "Gemma3ForCausalLM",
         "Gemma3ForConditionalGeneration",
+        "Gemma3nForCausalLM",
+        "Gemma3nForConditionalGeneration",
         "Glm4ForCausalLM",
         "Glm4MoeForCausalLM",
         "HunYuanDenseV1ForCausalLM",
         "HunYuanMoEV1ForCausalLM",
         "InternLM3ForCausalLM",
+        "Llama4ForCausalLM",
         "LlamaForCausalLM",
         "MiMoForCausalLM",
         "MiniMaxM2ForCausalLM",
@@ -383,22 +575,31 @@ _DEFAULT_ROWS = (
     ("exaone", None, None, None),
     ("gemma", None, 16, 256),
     ("gemma2", None, 4, 256),
+    ("falcon_h1", None, 8, None),
     ("gemma3_text", 8, 4, 256),
+    ("gemma3n_text", 8, 2, 256),
+    ("gemma4_text", 8, 4, 256),
     ("glm", None, 2, 128),
     ("glm4", None, 2, 128),
     ("glm4_moe", None, 8, None),
     ("granite", None, None, None),
     ("granitemoe", None, None, None),
+    ("gpt_oss", 64, 8, 64),
+    ("granitemoehybrid", None, None, None),
     ("granitemoeshared", None, None, None),
     ("hunyuan_v1_dense", None, None, None),
     ("hunyuan_v1_moe", None, None, None),
     ("internlm2", None, None, None),
+    ("lfm2", None, 8, None),
+    ("lfm2_moe", None, 8, None),
     ("llama", None, None, None),
+    ("llama4_text", None, 8, 128),
     ("minimax_m2", None, 8, 128),
     ("ministral3", None, 8, 128),
     ("mistral", None, 8, None),
     ("mixtral", None, 8, None),
     ("nemotron", None, None, None),
+    ("nemotron_h", 32, 8, 128),
     ("olmo", None, None, None),
     ("olmo2", None, None, None),
     ("olmo3", None, None, None),
@@ -409,7 +610,10 @@ _DEFAULT_ROWS = (
     ("qwen2", None, 32, None),
     ("qwen2_moe", None, 16, None),
     ("qwen3", None, 32, 128),
+    ("qwen3_5_moe_text", None, 2, 256),
+    ("qwen3_5_text", None, 4, 256),
     ("qwen3_moe", None, 4, None),
+    ("qwen3_next", None, 2, 256),
     ("qwen3_vl_moe_text", None, 16, None),
     ("qwen3_vl_text", None, 32, 128),
     ("seed_oss", None, 8, 128),
@@ -419,3 +623,26 @@ _DEFAULT_ROWS = (
     ("starcoder2", None, 2, None),
 )
 CLASS_DEFAULTS = {row[0]: ClassDefaults(*row) for row in _DEFAULT_ROWS}
+
+
+@dataclass(frozen=True)
+class LatentDefaults:
+    """Latent rows of a configuration class that its file may leave out."""
+
+    model_type: str
+    kv_lora_rank: int
+    qk_rope_head_dim: int
+    index_head_dim: int | None
+
+
+# Read from transformers 5 (models/*/configuration_*.py).
+_LATENT_ROWS = (
+    ("deepseek_v2", 512, 64, None),
+    ("deepseek_v3", 512, 64, None),
+    ("deepseek_v32", 512, 64, 128),
+    ("glm4_moe_lite", 512, 64, None),
+    ("glm_moe_dsa", 512, 64, 128),
+    ("longcat_flash", 512, 64, None),
+    ("minicpm3", 256, 32, None),
+)
+LATENT_DEFAULTS = {row[0]: LatentDefaults(*row) for row in _LATENT_ROWS}

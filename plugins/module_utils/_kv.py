@@ -11,13 +11,21 @@ cell is worse than none, because the user can measure it once and state it as C(
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv_compressed as compressed
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv_draft as draft
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv_linear as linear
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv_rows as rows
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv_window as window
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import (
     canonical_arguments,
     version_at_least,
     version_key,
+)
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_arguments import (
+    page_tokens_of,
+    refuse_layout_arguments,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import (
     LayoutError,
@@ -26,28 +34,31 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import (
     check_heads,
     field_of,
     is_on,
-    kv_heads_per_rank,
-    layers_of_largest_stage,
     optional_field,
     ranks,
+    stage_ranges,
     whole_number,
 )
-from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_tables import (
-    DRAFT_RULES,
-    FP4_FORMS,
-    FP4_NAMES,
-    KV_DTYPE_BY_NAME,
-    LAYOUT_ARGUMENTS,
-    MODEL_DTYPES,
-    POOL_SOURCE,
-    TABLE_FORMS,
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_dtype import kv_dtype, model_dtype
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_pool import (
+    Cell,
+    Notes,
+    Pool,
+    check_cell,
+    plain_cell,
+    pool_of,
+    rest_for,
+    whole,
 )
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_rows import LAYOUTS, Layout, Request
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_tables import TABLE_FORMS
 
 __all__ = [
     "Cell",
     "LAYOUTS",
     "Layout",
     "LayoutError",
+    "Pool",
     "Ranks",
     "Request",
     "UnknownLayout",
@@ -55,165 +66,15 @@ __all__ = [
     "default_max_running_requests",
     "is_on",
     "kv_dtype",
+    "model_dtype",
+    "page_tokens_of",
+    "plain_cell",
+    "pool_of",
     "ranks",
     "request_table_bytes",
+    "rest_for",
     "whole_number",
 ]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The cell and how it came about. C(parts): list of {name, bytes, source}; they sum to C(bytes)."""
-
-    bytes: int
-    parts: list
-    kv_dtype: str
-    tp: int  # ranks that share the attention heads
-    note: str
-    layers: int  # attention layers of the largest stage
-    layout: str
-
-    def as_dict(self):
-        return asdict(self)
-
-
-# ---------------------------------------------------------------------------
-# KV type
-# ---------------------------------------------------------------------------
-
-
-def kv_dtype(geometry, arguments, engine_version=None):
-    """Return (name, element bytes) of the KV cache. C(arguments) must be canonical.
-
-    C(auto) is the type the model runs in, and fp8 where the checkpoint asks for it (kv_cache_quant_algo, since 0.5.4).
-    Weights of 8 or 4 bits alone do not make the cache smaller.
-    """
-    wanted = arguments.get("kv-cache-dtype")
-    wanted = "auto" if wanted is None else str(wanted).strip().lower()
-    if wanted != "auto":
-        row = KV_DTYPE_BY_NAME.get(wanted)
-        if row is None:
-            if wanted in ("float16", "fp16", "half"):
-                return "fp16", 2  # not an engine value, but planners name the type so
-            raise UnknownLayout(f"kv-cache-dtype {wanted}", "known are auto, " + ", ".join(KV_DTYPE_BY_NAME))
-        return row.name, row.element_bytes
-    hint = geometry.get("kv_cache_quant_algo")
-    if isinstance(hint, str) and hint.upper() == "FP8" and version_at_least(engine_version, "0.5.3"):
-        if not version_at_least(engine_version, "0.5.4"):
-            raise UnknownLayout(
-                "kv_cache_quant_algo FP8 with SGLang 0.5.3", "it depends on the quantisation method there"
-            )
-        return "fp8_e4m3", 1
-    return model_dtype(geometry, arguments)
-
-
-def model_dtype(geometry, arguments):
-    """Return (name, element bytes) of the type the model runs in: --dtype, else what the checkpoint states."""
-    chosen = arguments.get("dtype")
-    chosen = "auto" if chosen is None else str(chosen).strip().lower()
-    if chosen == "auto":
-        # The engine runs float32 checkpoints, and those that do not say, in 16 bits
-        # (srt/configs/model_config.py _get_and_verify_dtype).
-        declared = str(geometry.get("dtype") or "float32").lower().replace("torch.", "")
-        if declared in ("float32", "float", "fp32"):
-            gemma = str(geometry.get("model_type") or "").startswith("gemma")
-            declared = "bfloat16" if gemma else "float16"
-        chosen = declared
-    if chosen not in MODEL_DTYPES:
-        raise UnknownLayout(f"dtype {chosen}", "known are auto, " + ", ".join(MODEL_DTYPES))
-    return MODEL_DTYPES[chosen]
-
-
-# ---------------------------------------------------------------------------
-# The layouts. A further family is one more function and one more row in LAYOUTS.
-# ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a layout function gets: checked input. C(layers) are those of the largest stage."""
-
-    geometry: dict
-    layers: int
-    attention_tp: int
-    dtype: str
-    element_bytes: int
-    engine_version: str | None
-
-
-def _part(name, size_bytes, source):
-    return {"name": name, "bytes": size_bytes, "source": source}
-
-
-def _mha_parts(request):
-    """MHA and GQA: (head_dim + v_head_dim) numbers per KV head, layer and token."""
-    geometry = request.geometry
-    heads = kv_heads_per_rank(field_of(geometry, "kv_heads"), request.attention_tp)
-    head_dim = field_of(geometry, "head_dim")
-    v_head_dim = optional_field(geometry, "v_head_dim", head_dim)
-    if not version_at_least(request.engine_version, "0.5.7"):
-        v_head_dim = head_dim  # up to 0.5.6 the engine charged 2 * head_dim
-    numbers = heads * (head_dim + v_head_dim) * request.layers
-    source = f"{heads} KV heads x ({head_dim} + {v_head_dim}) x {request.layers} layers x {request.element_bytes} bytes"
-    if request.dtype in FP4_NAMES:
-        return _fp4_mha_parts(request, heads, head_dim, numbers)
-    parts = [_part("keys and values", numbers * request.element_bytes, source)]
-    if request.dtype == "mxfp8":
-        parts.append(_part("scales", numbers // 32, "one byte for 32 numbers"))
-    return parts
-
-
-def _fp4_mha_parts(request, heads, head_dim, numbers):
-    version = request.engine_version
-    form = None
-    if version is not None:
-        key = version_key(version)
-        form = next((row for row in FP4_FORMS if version_key(row.since) <= key < version_key(row.before)), None)
-    if form is None or request.dtype != "fp4_e2m1":
-        raise UnknownLayout(
-            "kv-cache-dtype {} with SGLang {}".format(request.dtype, version or "of unknown version"),
-            "its scales and workspace depend on the attention backends",
-        )
-    parts = [
-        _part("keys and values", numbers // 2, "half a byte a number"),
-        _part("scales", heads * head_dim * request.layers * 2 // 16, form.source),
-    ]
-    if form.workspace:
-        parts.append(_part("dequantisation workspace", heads * head_dim * 2, form.source))
-    return parts
-
-
-def _mla_parts(request):
-    """MLA: one latent and one rope row per layer and token, the whole of it on every rank."""
-    geometry = request.geometry
-    rank = field_of(geometry, "kv_lora_rank")
-    rope = field_of(geometry, "qk_rope_head_dim", minimum=0)
-    numbers = (rank + rope) * request.layers
-    source = f"({rank} + {rope}) x {request.layers} layers x {request.element_bytes} bytes, the same on every rank"
-    if request.dtype == "mxfp8":
-        raise UnknownLayout("kv-cache-dtype mxfp8 with multi-head latent attention")
-    if request.dtype in FP4_NAMES:
-        return [
-            _part("latent rows", numbers // 2, "half a byte a number"),
-            _part("scales", (rank + rope) // 16 * request.layers, POOL_SOURCE),
-        ]
-    return [_part("latent rows", numbers * request.element_bytes, source)]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A family of KV layouts: C(parts) makes the list of parts from a Request."""
-
-    attention: str
-    parts: object
-    source: str
-
-
-LAYOUTS = (
-    Layout("mha", _mha_parts, "pool_configurator.py DefaultPoolConfigurator, use_mla_backend false"),
-    Layout("mla", _mla_parts, "pool_configurator.py DefaultPoolConfigurator, use_mla_backend true"),
-)
-_LAYOUT_BY_ATTENTION = {row.attention: row for row in LAYOUTS}
 
 
 # ---------------------------------------------------------------------------
@@ -221,93 +82,246 @@ _LAYOUT_BY_ATTENTION = {row.attention: row for row in LAYOUTS}
 # ---------------------------------------------------------------------------
 
 
-def cell_bytes(geometry, arguments=None, engine_version=None):
+def cell_bytes(geometry, arguments=None, engine_version=None, environment=None, gpu_capability=None, page_tokens=None):
     """Return the Cell: KV bytes of one token on one rank, exactly as the engine computes it.
 
-    C(geometry): dictionary as read_geometry gives it (plus C(draft_layers) when a draft model is given by path).
-    C(arguments): server arguments in any spelling. C(engine_version): None counts as the newest known.
+    C(geometry): dictionary as read_geometry gives it, plus C(draft_layers) or C(draft_geometry) when a draft model is
+    given by path. C(arguments): server arguments in any spelling. C(engine_version): None counts as the newest known.
+    C(environment): the server's environment. C(gpu_capability): compute capability of the boards. C(page_tokens): page
+    size, where more is known than the arguments say.
     Raises UnknownLayout for what is not understood and LayoutError for inputs that cannot be right.
     """
     if not isinstance(geometry, dict):
         raise LayoutError(f"Expected the geometry as a dictionary, found {type(geometry).__name__}.")
     if engine_version is not None:
         version_key(engine_version)
-    arguments = canonical_arguments(arguments)
-    layout = _LAYOUT_BY_ATTENTION.get(geometry.get("attention"))
-    if layout is None:
-        raise UnknownLayout(
-            "attention {}".format(geometry.get("attention")), "known are " + ", ".join(_LAYOUT_BY_ATTENTION)
-        )
-    _refuse_layout_arguments(arguments)
+    arguments, environment = canonical_arguments(arguments), dict(environment or {})
+    layout = rows.LAYOUT_BY_ATTENTION.get(geometry.get("attention"))
+    if layout is None and geometry.get("attention") != compressed.LAYOUT:
+        known = ", ".join([*rows.LAYOUT_BY_ATTENTION, compressed.LAYOUT])
+        raise UnknownLayout("attention {}".format(geometry.get("attention")), "known are " + known)
+    refuse_layout_arguments(arguments)
     shared = ranks(arguments, engine_version)
     check_heads(geometry, shared.attention_tp)
-    layers = layers_of_largest_stage(field_of(geometry, "layers"), shared.stages)
-    name, element_bytes = kv_dtype(geometry, arguments, engine_version)
-    parts = layout.parts(Request(geometry, layers, shared.attention_tp, name, element_bytes, engine_version))
-    draft, notes = _draft_part(geometry, arguments, engine_version, layers, sum(part["bytes"] for part in parts))
-    if draft:
-        parts = parts + [draft]
-    if engine_version is None:
-        notes.append("the engine version is unknown, the newest known rules are used")
-    if shared.stages > 1:
-        notes.append(f"the largest of {shared.stages} pipeline stages holds {layers} layers")
-    total = sum(part["bytes"] for part in parts)
-    return Cell(total, parts, name, shared.attention_tp, "; ".join(notes), layers, layout.attention)
+    notes = Notes()
+    name, element_bytes = kv_dtype(geometry, arguments, engine_version, gpu_capability, notes)
+    pages = whole_number(page_tokens, "page_tokens") if page_tokens is not None else page_tokens_of(geometry, arguments)
+    plan = _Plan(geometry, arguments, engine_version, environment, gpu_capability, pages, shared, name, element_bytes)
+    cell = plan.cell(layout, notes)
+    return check_cell(cell)
 
 
-def _refuse_layout_arguments(arguments):
-    for row in LAYOUT_ARGUMENTS:
-        value = arguments.get(row.name)
-        if value is None or value in row.neutral or str(value).lower() in ("false", "no", "off"):
-            continue
-        if str(value) in [str(neutral) for neutral in row.neutral]:
-            continue
-        raise UnknownLayout(f"the server argument {row.name} {value}")
-    _refuse_overrides(arguments.get("json-model-override-args"))
+@dataclass(frozen=True)
+class _Plan:
+    """Checked input of one cell."""
 
+    geometry: dict
+    arguments: dict
+    version: str | None
+    environment: dict
+    capability: str | None
+    pages: int
+    shared: Ranks
+    dtype: str
+    element_bytes: int
 
-# Keys of a model configuration that cannot move the cell.
-_HARMLESS_OVERRIDES = ("rope_scaling", "rope_theta", "rope_parameters", "max_position_embeddings")
-
-
-def _refuse_overrides(value):
-    """--json-model-override-args replaces keys of config.json: only those that cannot move the cell are let through."""
-    if value in (None, "", "{}"):
-        return
-    try:
-        overrides = json.loads(value) if isinstance(value, str) else dict(value)
-        unknown = sorted(key for key in overrides if key not in _HARMLESS_OVERRIDES)
-    except (TypeError, ValueError, AttributeError):
-        raise LayoutError(
-            f"Expected a JSON object for the server argument json-model-override-args, found {value!r}."
-        ) from None
-    if unknown:
-        raise UnknownLayout("json-model-override-args with " + ", ".join(unknown))
-
-
-def _draft_part(geometry, arguments, engine_version, layers, target_bytes):
-    """Return (part or None, notes) for speculation."""
-    algorithm = arguments.get("speculative-algorithm")
-    if algorithm is None or str(algorithm).strip().lower() in ("", "none"):
-        return None, []
-    algorithm = str(algorithm).strip().upper()
-    rows = [row for row in DRAFT_RULES if row.algorithm == algorithm and version_at_least(engine_version, row.since)]
-    if not rows:
-        raise UnknownLayout(f"speculative-algorithm {algorithm}")
-    if rows[-1].effect == "none":
-        note = f"the cell of the draft model is not in the pool's cell ({rows[-1].source})"
-        return None, [note]
-    draft_layers = geometry.get("draft_layers")
-    if draft_layers is None and not arguments.get("speculative-draft-model-path"):
-        draft_layers = geometry.get("nextn_layers")
-    if draft_layers is None:
-        raise UnknownLayout(
-            f"speculative-algorithm {algorithm}", "the number of layers of the draft model is not given"
+    def cell(self, layout, notes):
+        geometry, version = self.geometry, self.version
+        count = field_of(geometry, "layers")
+        ranges = stage_ranges(count, self.shared.stages, version, self.environment.get("SGLANG_PP_LAYER_PARTITION"))
+        if layout is None:
+            stages = [compressed.stage_facts(self, one, notes) for one in ranges]
+            worst = max(stages, key=lambda cell: cell["bytes"])
+            self._note(worst, notes)
+            shape = {"kv_dtype": self.dtype, "tp": self.shared.attention_tp, "layout": compressed.LAYOUT}
+            return Cell(note=notes.text(), page_tokens=compressed.PAGE_TOKENS, **shape, **worst)
+        pattern = self._pattern(count)
+        speculation = draft.draft_of(geometry, self.arguments, version)
+        _note_draft(speculation, notes)
+        apart = window.pools_apart(geometry, self.arguments, version, notes)
+        stages = [
+            self._stage(layout, pattern, one, apart, speculation, notes) for one in self._charged_ranges(ranges, apart)
+        ]
+        worst = max(stages, key=lambda cell: cell["bytes"])
+        self._note(worst, notes)
+        state = linear.state_of(geometry, self.arguments, version, self.shared, ranges, self.environment, notes)
+        suffix = ("+index" if geometry.get("index_head_dim") else "") + ("+window" if apart else "")
+        return Cell(
+            kv_dtype=self.dtype,
+            tp=self.shared.attention_tp,
+            note=notes.text(),
+            layout=layout.attention + suffix + ("+state" if state else ""),
+            state=state,
+            enlarged_tokens=draft.enlarged_tokens(geometry, self.arguments, version, self.shared.pools),
+            page_tokens=self.pages,
+            **worst,
         )
-    draft_layers = whole_number(draft_layers, "draft_layers of the geometry", minimum=0)
-    size_bytes = target_bytes * draft_layers // layers
-    source = f"{draft_layers} draft layers of the size of a target layer, {rows[-1].source}"
-    return _part("draft", size_bytes, source), []
+
+    def _note(self, worst, notes):
+        if self.version is None:
+            notes.append("the engine version is unknown, the newest known rules are used")
+        if self.shared.stages > 1:
+            notes.append(f"the largest of {self.shared.stages} pipeline stages holds {worst['layers']} layers")
+
+    def _pattern(self, count):
+        """One letter a layer. A geometry without a pattern has full rows everywhere."""
+        pattern = self.geometry.get("layer_pattern")
+        if pattern is None:
+            return "f" * count
+        if not isinstance(pattern, str) or len(pattern) != count or set(pattern) - set("fwsb-"):
+            raise LayoutError(
+                f"Expected layer_pattern of the geometry with one of f, w, s, b and - for each of {count} layers, found"
+                f" {str(pattern)[:60]!r}."
+            )
+        return pattern
+
+    def _charged_ranges(self, ranges, apart):
+        """Older versions charge hybrid models as if every stage held all layers."""
+        hybrid_state = isinstance(self.geometry.get("state"), dict)
+        whole_model = (apart and not version_at_least(self.version, "0.5.22")) or (
+            hybrid_state and not version_at_least(self.version, "0.5.8")
+        )
+        return [(0, ranges[-1][1])] if whole_model else ranges
+
+    def _stage(self, layout, pattern, stage, apart, speculation, notes):
+        """Return the parts of the Cell that one pipeline stage decides, as a dictionary."""
+        first, end = stage
+        letters = pattern[first:end] if apart else pattern[first:end].replace("w", "f")
+        times = optional_field(self.geometry, "rows_per_layer", 1)
+        full, windows = sum(letters.count(one) for one in "fb") * times, letters.count("w")
+        request = Request(
+            geometry=self.geometry,
+            layers=full,
+            attention_tp=self.shared.attention_tp,
+            dtype=self.dtype,
+            element_bytes=self.element_bytes,
+            engine_version=self.version,
+            arguments=self.arguments,
+            gpu_capability=self.capability,
+            index_layers=rows.index_layers_of(self.geometry, letters, first, self.version) * times,
+            sparse_pattern=str(self.geometry.get("sparse_pattern") or "")[first:end],
+        )
+        full_parts = layout.parts(request) if full else []
+        stored = layout.stored(request) if full else 0
+        facts = {"layers": full + windows, "full_bytes": rows.total(full_parts), "parts": full_parts}
+        if apart:
+            return self._with_windows(request, facts, stored, windows, speculation, notes)
+        charged, outside = self._draft_parts(request, rows.total(full_parts), full, speculation)
+        facts["parts"] = full_parts + charged
+        facts["bytes"] = whole(rows.total(facts["parts"]))
+        facts["stored_bytes"] = whole(stored + rows.total(charged))
+        facts["outside_bytes"] = outside
+        return facts
+
+    # -- drafts ---------------------------------------------------------
+
+    def _draft_parts(self, request, target_bytes, layers, speculation):
+        """Return (parts that the draft adds to the cell, bytes outside the fraction)."""
+        if speculation is None or speculation.effect == "none" or not layers:
+            return [], 0
+        per_layer = target_bytes / layers
+        own = draft.own_cell_bytes(self.geometry, self.shared.attention_tp, self.element_bytes)
+        outside = own if own is not None and speculation.effect == "outside" else per_layer * speculation.outside_layers
+        number = speculation.charged_layers
+        if not number:
+            return [], whole(outside)
+        source = f"{number} draft layers of the size of a target layer, {speculation.source}"
+        if speculation.effect == "own" and own is not None:
+            return [rows.part("draft", own, f"the draft's own rows, {speculation.source}")], 0
+        if speculation.effect in ("own", "scaled"):
+            size = -(-target_bytes * (layers + number) // layers) - target_bytes
+        else:
+            size = self._eagle_bytes(request, target_bytes, layers, number)
+        return [rows.part("draft", size, source)], whole(outside)
+
+    def _eagle_bytes(self, request, target_bytes, layers, number):
+        """The engine's own rounding, which changed twice."""
+        if request.geometry.get("index_head_dim") and version_at_least(self.version, "0.5.18"):
+            index = rows.index_bytes(request, request.index_layers)
+            return int((target_bytes - index) * number / layers) + rows.index_bytes(request, number)
+        if version_at_least(self.version, "0.5.21"):
+            return int(target_bytes * number / layers)
+        return int(target_bytes * (1 + number / layers)) - target_bytes
+
+    # -- windows --------------------------------------------------------
+
+    def _with_windows(self, request, facts, stored, windows, speculation, notes):
+        geometry, arguments, version = self.geometry, self.arguments, self.version
+        size, full = rows.window_bytes(request, windows), request.layers
+        ratio = window.ratio_of(geometry, arguments)
+        rule = window.rule_of(version)
+        fixed = window.fixed_tokens(
+            geometry, arguments, version, self.pages, self.shared.pools, self.environment, notes
+        )
+        if not full:
+            ratio, fixed = 1.0, None  # no full pool to relate to: the pool is the window pool
+        parts = list(facts["parts"])
+        if fixed is None:
+            source = f"{windows} window layers, {ratio} window tokens a pool token"
+            parts.append(rows.part("window rows", whole(ratio * size), source))
+        extra, outside = self._window_draft(request, facts["full_bytes"], size, full, windows, ratio, speculation)
+        parts = parts + extra
+        charged = rows.total(parts)
+        facts.update(
+            parts=parts,
+            bytes=whole(charged),
+            stored_bytes=whole(stored + (ratio * size if fixed is None else 0) + rows.total(extra)),
+            outside_bytes=outside,
+            window_bytes=size,
+            window_ratio=ratio if fixed is None else None,
+            window_fixed_tokens=fixed,
+            window_floor_tokens=window.floor_tokens(geometry, version, self.pages) if fixed is None else None,
+        )
+        if rule.two_step and full:
+            facts.update(self._two_step(request, facts, size, full, windows, ratio, rule))
+        return facts
+
+    def _two_step(self, request, facts, size, full, windows, ratio, rule):
+        """Versions up to 0.5.10: sized as if all layers were full, then split again."""
+        every, one = full + windows, facts["full_bytes"] // full
+        if rule.unequal:
+            first = facts["full_bytes"] + size
+            step = window.TwoStep(first, first, facts["full_bytes"] + ratio * size)
+        else:
+            first = one * every
+            if request.geometry.get("architecture") == "MiMoV2FlashForCausalLM":
+                first += size  # this version adds the window rows on top
+            step = window.TwoStep(first, every, ratio * windows + full)
+        charged = step.cell * step.denominator / step.numerator
+        source = f"as if all {every} layers were full, then split by {ratio}, {rule.source}"
+        return {"bytes": whole(charged), "two_step": step, "parts": [rows.part("rows", whole(charged), source)]}
+
+    def _window_draft(self, request, full_bytes, size, full, windows, ratio, speculation):
+        """Return (parts, outside bytes) of a draft beside a window pool. Charged since 0.5.16 only."""
+        if speculation is None or speculation.effect == "none":
+            return [], 0
+        per_full = full_bytes // full if full else size // max(windows, 1)
+        number = speculation.charged_layers
+        if not version_at_least(self.version, "0.5.16"):
+            return [], per_full * (number + speculation.outside_layers)
+        if not number:
+            return [], per_full * speculation.outside_layers
+        own = draft.own_cell_bytes(self.geometry, self.shared.attention_tp, self.element_bytes)
+        if speculation.effect in ("own", "scaled"):
+            if own is None:
+                raise UnknownLayout(f"speculative-algorithm {speculation.algorithm}", "draft_geometry is not given")
+            return [rows.part("draft", own, f"the draft's own rows, {speculation.source}")], 0
+        by_path = self.arguments.get("speculative-draft-model-path")
+        in_window = min(windows, number) if version_at_least(self.version, "0.5.21") and not by_path else 0
+        bytes_ = per_full * (number - in_window) + ratio * in_window * (size // max(windows, 1))
+        return [rows.part("draft", whole(bytes_), f"{number} draft layers, {speculation.source}")], 0
+
+
+def _note_draft(speculation, notes):
+    if speculation is None:
+        return
+    if speculation.effect in ("none", "outside"):
+        notes.append(f"the cell of the draft model is not in the pool's cell ({speculation.source})")
+    elif speculation.outside_layers:
+        notes.append(
+            f"{speculation.outside_layers} draft layers inside the checkpoint are not charged by this version: their"
+            " rows come out of the headroom"
+        )
 
 
 # ---------------------------------------------------------------------------

@@ -19,6 +19,7 @@ class UnknownLayout(ValueError):
 
     def __init__(self, what, why=""):
         self.what = what
+        self.why = why
         text = "The KV cell of this configuration is not known because of {}{}: {}.".format(
             what, f" ({why})" if why else "", WAY_OUT
         )
@@ -84,6 +85,7 @@ class Ranks:
     attention_tp: int
     stages: int
     data_parallel: int  # request groups that have a pool each
+    pools: int = 1  # request groups inside one server process group (data-parallel attention): they share its limits
 
 
 def ranks(arguments, engine_version=None):
@@ -104,7 +106,7 @@ def ranks(arguments, engine_version=None):
             " attn-cp-size),"
             f" found tp-size {tp}: change one of them in the server arguments."
         )
-    return Ranks(tp // divisor, _size(arguments, "pp-size"), max(dp, attention_dp))
+    return Ranks(tp // divisor, _size(arguments, "pp-size"), max(dp, attention_dp), attention_replicas)
 
 
 def layers_of_largest_stage(layers, stages):
@@ -115,6 +117,30 @@ def layers_of_largest_stage(layers, stages):
             " the server arguments."
         )
     return -(-layers // stages)
+
+
+def stage_ranges(layers, stages, engine_version=None, partition=None):
+    """Return [(first layer, layer after the last)] of the pipeline stages, as the engine cuts them.
+
+    C(partition): the value of SGLANG_PP_LAYER_PARTITION, or None. The remainder goes to the last stages, one layer
+    each; before 0.5.6 all of it to the last one (srt/distributed/utils.py get_pp_indices).
+    """
+    layers_of_largest_stage(layers, stages)
+    if partition and stages > 1:
+        sizes = [whole_number(one, "SGLANG_PP_LAYER_PARTITION in the environment") for one in str(partition).split(",")]
+        if len(sizes) != stages or sum(sizes) != layers:
+            raise LayoutError(
+                f"Expected {stages} numbers that add up to {layers} in SGLANG_PP_LAYER_PARTITION, found {partition!r}:"
+                " correct it in the environment of the server."
+            )
+    else:
+        base, rest = divmod(layers, stages)
+        if version_at_least(engine_version, "0.5.6"):
+            sizes = [base + (1 if index >= stages - rest else 0) for index in range(stages)]
+        else:
+            sizes = [base] * (stages - 1) + [base + rest]
+    ends = [sum(sizes[: index + 1]) for index in range(stages)]
+    return [(end - size, end) for size, end in zip(sizes, ends)]
 
 
 def kv_heads_per_rank(kv_heads, attention_tp):

@@ -14,17 +14,9 @@ import os
 import re
 from dataclasses import dataclass
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._families import (
-    CLASS_DEFAULTS,
-    HARMLESS_KEYS,
-    LAYER_KINDS,
-    MLA_FAMILIES,
-    PLAIN_ARCHITECTURES,
-    REFUSED_ARCHITECTURES,
-    REFUSED_KEYS,
-    SUSPICIOUS_KEY,
-)
+from ansible_collections.gpufleet.sglang.plugins.module_utils._families import CLASS_DEFAULTS
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import UnknownLayout
+from ansible_collections.gpufleet.sglang.plugins.module_utils._model_family import read_family
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_figures import (
     ModelError,
     context_tokens,
@@ -60,18 +52,15 @@ def read_geometry(config):
         raise ModelError(f"Expected a JSON object in config.json, found {type(config).__name__}.")
     architecture = _architecture(config)
     text, where = text_node(config, architecture)
-    notes = []
-    _refuse_architecture(architecture, text)
-    attention = _attention(architecture, text)
-    _refuse_keys(text, where, architecture)
-    notes += _window_notes(architecture, text, where)
+    family = read_family(text, where, architecture)
+    notes = family.notes
     defaults = _class_defaults(config, text)
     geometry = {
         "architecture": architecture,
         "model_type": word(config.get("model_type")) or word(text.get("model_type")),
-        "attention": attention,
+        "attention": family.attention,
     }
-    geometry.update(figures_of(config, text, where, attention, defaults, notes))
+    geometry.update(figures_of(config, text, where, family, defaults, notes))
     geometry["max_context_tokens"] = context_tokens(text)
     geometry["dtype"] = dtype_of(text) or dtype_of(config)
     _note_quantization(geometry, quantization_of(config, text))
@@ -110,64 +99,6 @@ def _class_defaults(config, text):
     outer = word(config.get("model_type")) or ""
     names = (word(text.get("model_type")), outer + "_text" if text is not config else None, outer)
     return next((CLASS_DEFAULTS[name] for name in names if name in CLASS_DEFAULTS), None)
-
-
-def _refuse_architecture(architecture, text):
-    for row in REFUSED_ARCHITECTURES:
-        if architecture in row.architectures and row.applies(text):
-            raise UnknownLayout(f"the architecture {architecture}", row.reason)
-
-
-def _attention(architecture, text):
-    """Return mha or mla. Latent attention counts only where the engine itself runs it as such."""
-    family = next((row for row in MLA_FAMILIES if architecture in row.architectures and row.applies(text)), None)
-    if family is not None:
-        return "mla"
-    if text.get("kv_lora_rank"):
-        raise UnknownLayout(f"the architecture {architecture}", "it has kv_lora_rank, but is not known to run as MLA")
-    return "mha"
-
-
-NEUTRAL = (None, False, 0, "", "none", "None")
-
-
-def _is_neutral(value):
-    return value in ([], {}) or any(value is item or (value == item and type(value) is type(item)) for item in NEUTRAL)
-
-
-def _refuse_keys(text, where, architecture):
-    """Refuse keys that change the KV layout: those known to, and those that look like it and are not known at all."""
-    for row in REFUSED_KEYS:
-        if row.key in text and not _is_neutral(text[row.key]) and text[row.key] != row.neutral and row.applies(text):
-            raise UnknownLayout(f"{row.key} in {where}", row.reason)
-    for key, kinds in LAYER_KINDS.items():
-        if isinstance(text.get(key), list):
-            _refuse_layer_kinds(key, text[key], kinds, where)
-    known = HARMLESS_KEYS.union(row.key for row in REFUSED_KEYS)
-    for key in sorted(text):
-        if key not in known and SUSPICIOUS_KEY.search(key) and not _is_neutral(text[key]):
-            raise UnknownLayout(f"{key} in {where}", "an unknown key that may change the KV layout")
-
-
-def _refuse_layer_kinds(key, values, known, where):
-    for value in values:
-        if value not in known:
-            raise UnknownLayout(f"the layer kind {value!r} in {key} of {where}")
-
-
-def _window_notes(architecture, text, where):
-    """Return the note for windowed attention: the engine keeps full rows unless the architecture is on its list."""
-    kinds = text.get("layer_types")
-    windowed = isinstance(kinds, list) and "sliding_attention" in kinds
-    windowed = windowed or (not _is_neutral(text.get("sliding_window")) and text.get("use_sliding_window") is not False)
-    if not windowed:
-        return []
-    if architecture not in PLAIN_ARCHITECTURES:
-        raise UnknownLayout(
-            f"sliding_window in {where}",
-            f"it is not known whether the engine keeps full rows for {architecture}",
-        )
-    return [f"some layers attend to a window only, the engine keeps full rows for {architecture} all the same"]
 
 
 # ---------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._families import LATENT_DEFAULTS
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_weights import is_integer
 
 
@@ -42,6 +43,7 @@ KEYS = (
     Key("intermediate_size", ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"), _MAPS),
     Key("experts", ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"), _MAPS),
     Key("nextn_layers", ("num_nextn_predict_layers",), "sglang srt/configs/model_config.py"),
+    Key("mtp_layers", ("mtp_num_hidden_layers", "num_mtp_layers"), "sglang srt/models/qwen3_5_mtp.py"),
 )
 _KEY_BY_NAME = {row.name: row for row in KEYS}
 
@@ -88,19 +90,23 @@ def shown(value):
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def figures_of(config, text, where, attention, defaults, notes):
-    """Return the numbers of the geometry. Missing ones come from the defaults of the model's class, with a note."""
+def figures_of(config, text, where, family, defaults, notes):
+    """Return the numbers of the geometry. Missing ones come from the defaults of the model's class, with a note.
+
+    C(family): what was read of the layers (_model_family.Family). Its fields are added; what it knows better counts.
+    """
+    attention, extra = family.attention, dict(family.fields)
     figures = {name: _number(text, name, where, minimum=0) for name in ("vocab_size", "intermediate_size", "experts")}
     figures["nextn_layers"] = _number(text, "nextn_layers", where, minimum=0)
-    layers = _number(text, "layers", where)
+    pattern = extra.get("layer_pattern")
+    layers = len(pattern) if pattern else _number(text, "layers", where)
     hidden = _number(text, "hidden_size", where)
-    heads, kv_heads = _heads(config, text, where, attention, defaults, notes)
+    heads, kv_heads = _heads(config, text, where, attention, defaults, notes, extra.pop("full_kv_heads", None))
     missing = [name for name, value in (("layers", layers), ("attention_heads", heads)) if value is None]
     if missing:
         _raise_missing(missing, text, where, defaults)
     figures.update({"layers": layers, "hidden_size": hidden, "attention_heads": heads, "kv_heads": kv_heads})
-    rank = _number(text, "kv_lora_rank", where) if attention == "mla" else None
-    rope = _number(text, "qk_rope_head_dim", where, minimum=0) if attention == "mla" else None
+    rank, rope = _latent(text, where, attention, notes)
     if attention == "mla":
         missing = [name for name, value in (("kv_lora_rank", rank), ("qk_rope_head_dim", rope)) if value is None]
         if missing:
@@ -109,7 +115,39 @@ def figures_of(config, text, where, attention, defaults, notes):
     figures["head_dim"] = _head_dim(text, where, hidden, heads, attention, defaults, notes)
     v_head_dim = _number(text, "v_head_dim", where, minimum=0)
     figures["v_head_dim"] = v_head_dim or figures["head_dim"]
+    if "full_head_dim" in extra:
+        _swap_windows(figures, extra, text, where, defaults, notes)
+    mtp = _number(text, "mtp_layers", where, minimum=0)
+    if mtp is not None:
+        extra["mtp_layers"] = mtp
+    figures.update(extra)
     return figures
+
+
+def _latent(text, where, attention, notes):
+    """Return the widths of the latent and of the position row, from the file or its class."""
+    if attention != "mla":
+        return None, None
+    defaults = LATENT_DEFAULTS.get(text.get("model_type"))
+    rank = _number(text, "kv_lora_rank", where)
+    rope = 0 if text.get("use_mla_nope") is True else _number(text, "qk_rope_head_dim", where, minimum=0)
+    if defaults is not None and rank is None:
+        rank = defaults.kv_lora_rank
+        notes.append(_default_note("kv_lora_rank", rank, where, defaults))
+    if defaults is not None and rope is None:
+        rope = defaults.qk_rope_head_dim
+        notes.append(_default_note("qk_rope_head_dim", rope, where, defaults))
+    return rank, rope
+
+
+def _swap_windows(figures, extra, text, where, defaults, notes):
+    """Gemma 4 states its window layers first: the geometry has the full layers there, and window_* beside them."""
+    window_heads = _number(text, "kv_heads", where)
+    if window_heads is None and defaults is not None:
+        window_heads = defaults.kv_heads
+    extra["window_kv_heads"] = window_heads
+    extra["window_head_dim"] = extra["window_v_head_dim"] = figures["head_dim"]
+    figures["head_dim"] = figures["v_head_dim"] = extra.pop("full_head_dim")
 
 
 def _raise_missing(names, text, where, defaults=None):
@@ -123,8 +161,8 @@ def _raise_missing(names, text, where, defaults=None):
     )
 
 
-def _heads(config, text, where, attention, defaults, notes):
-    """Return (attention heads, KV heads) as the engine counts them."""
+def _heads(config, text, where, attention, defaults, notes, known=None):
+    """Return (attention heads, KV heads) as the engine counts them. C(known): KV heads that the layout gives."""
     nested = text.get("attn_config") if isinstance(text.get("attn_config"), dict) else {}
     heads = _number(text, "attention_heads", where)
     if heads is None and defaults is not None and defaults.attention_heads is not None:
@@ -143,7 +181,7 @@ def _heads(config, text, where, attention, defaults, notes):
         if not is_integer(value) or value < 1:
             raise ModelError(f"Expected a whole number for kv_n_heads in attn_config of {where}, found {shown(value)}.")
         return heads, value
-    kv_heads = _number(text, "kv_heads", where)
+    kv_heads = known if known is not None else _number(text, "kv_heads", where)
     if kv_heads is None:
         kv_heads = _kv_heads_not_stated(text, where, heads, defaults, notes)
     if heads is not None and kv_heads is not None and heads % kv_heads:

@@ -52,3 +52,9 @@ def _kv_algo(value):
         eight_bit_float = scheme.get("type") == "float" and scheme.get("num_bits") == 8
         return "FP8" if eight_bit_float else None
     return word(value("kv_cache_quant_algo"))
+
+
+def note_quantization(geometry, quantization):
+    """Note in the geometry what decides memory: the KV type that is asked for, and that weights keep their types."""
+    geometry["kv_cache_quant_algo"] = (quantization or {}).get("kv_cache_quant_algo")
+    geometry["quantized"] = quantization is not None

@@ -2,159 +2,47 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What weight files a model folder holds: safetensors headers, shard index, completeness. Private to the collection.
+"""What weights a model has: which files the engine loads, completeness, the sum. Private to the collection.
 
-Only headers are read (8 bytes of length, then JSON), never tensor data, and nothing is ever unpickled. A header is
-input from a stranger: every number in it is checked before it is believed.
+Headers and JSON are read by _model_headers, from a folder here or from a hub in _hub_headers: the rules are the same.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import struct
 from dataclasses import dataclass, field
 
-MAX_HEADER_BYTES = 100 * 1024 * 1024  # the limit of the safetensors format itself
-MAX_JSON_BYTES = 64 * 1024 * 1024  # config.json and the shard index are a few MB at most
-MAX_TENSOR_FILE_BYTES = 2**50
+from ansible_collections.gpufleet.sglang.plugins.module_utils._model_headers import (
+    MAX_JSON_BYTES,
+    Header,
+    WeightsError,
+    header_length,
+    is_integer,
+    parse_header,
+    read_header,
+    read_json,
+)
+from ansible_collections.gpufleet.sglang.plugins.module_utils._model_table import Table
+
+__all__ = [
+    "MAX_JSON_BYTES",
+    "Folder",
+    "Header",
+    "WeightsError",
+    "add_up",
+    "header_length",
+    "is_integer",
+    "list_names",
+    "parse_header",
+    "read_header",
+    "read_json",
+    "read_weights",
+    "select_files",
+    "weights_in",
+]
 
 INDEX_NAME = "model.safetensors.index.json"
-_LFS_POINTER = b"version https://git-lfs"
-
-
-class WeightsError(ValueError):
-    """A weight file or its index cannot be believed, or there is none. The text is one sentence."""
-
-
-@dataclass(frozen=True)
-class Header:
-    """What one safetensors file says of itself. C(tensors): name -> (dtype, bytes)."""
-
-    tensors: dict
-    tensor_bytes: int
-    file_bytes: int  # the size that the file must have
-
-
-def is_integer(value):
-    """Return whether C(value) is a whole number. JSON's true and false are none."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def loads_object(text, what):
-    """Return the JSON object in C(text). Raise WeightsError that names C(what) for anything else, however hostile."""
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise WeightsError(
-            f"Expected JSON in {what}, it cannot be read ({_short(error)}): fetch the file again."
-        ) from None
-    if not isinstance(data, dict):
-        raise WeightsError(f"Expected a JSON object in {what}, found {type(data).__name__}: fetch the file again.")
-    return data
-
-
-def _short(error):
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 120 else text[:117] + "..."
-
-
-def read_json(path, what):
-    """Return the JSON object in the file C(path), of bounded size."""
-    try:
-        size_bytes = os.path.getsize(path)
-        if size_bytes > MAX_JSON_BYTES:
-            raise WeightsError(
-                f"Expected at most {MAX_JSON_BYTES} bytes in {what}, found {size_bytes}: this is not the file of"
-                " a model."
-            )
-        with open(path, "rb") as handle:
-            content = handle.read(MAX_JSON_BYTES + 1)
-    except OSError as error:
-        raise WeightsError(f"Cannot read {what}: {error.strerror or error}.") from None
-    if content.startswith(_LFS_POINTER):
-        raise WeightsError(
-            f"{what} is a Git LFS pointer, not the file itself: fetch it with git lfs pull or download it."
-        )
-    return loads_object(content.decode("utf-8", "replace"), what)
-
-
-# ---------------------------------------------------------------------------
-# One safetensors header
-# ---------------------------------------------------------------------------
-
-
-def header_length(prefix, file_bytes, what):
-    """Return the length of the JSON part from the first 8 bytes. Raises WeightsError when it cannot be right."""
-    if prefix.startswith(_LFS_POINTER[:8]):
-        raise WeightsError(f"{what} is a Git LFS pointer, not weights: fetch it with git lfs pull or download it.")
-    if len(prefix) < 8:
-        raise WeightsError(f"{what} has only {len(prefix)} bytes, too few for a safetensors file: fetch it again.")
-    length = struct.unpack("<Q", prefix[:8])[0]
-    if length > MAX_HEADER_BYTES:
-        raise WeightsError(
-            f"{what} states a header of {length} bytes, more than safetensors allows ({MAX_HEADER_BYTES}): it is"
-            " no safetensors file or damaged."
-        )
-    if length < 2 or 8 + length > file_bytes:
-        raise WeightsError(
-            f"{what} states a header of {length} bytes but has {file_bytes} bytes in all: it is cut off, fetch it"
-            " again."
-        )
-    return length
-
-
-def parse_header(text, what):
-    """Return the Header that the JSON C(text) states. C(what) names the file in messages. Pure."""
-    data = loads_object(text, "the header of " + what)
-    tensors = {}
-    end_of_all = 0
-    total = 0
-    for name, entry in data.items():
-        if name == "__metadata__":
-            continue
-        begin, end, dtype = _tensor_entry(name, entry, what)
-        tensors[name] = (dtype, end - begin)
-        total += end - begin
-        end_of_all = max(end_of_all, end)
-    if total != end_of_all:
-        raise WeightsError(
-            f"The tensors in the header of {what} overlap or leave holes ({total} bytes of tensors in"
-            f" {end_of_all}): fetch it again."
-        )
-    return Header(tensors, total, 8 + len(text.encode("utf-8")) + end_of_all)
-
-
-def _tensor_entry(name, entry, what):
-    """Return (begin, end, dtype) of one tensor. Sizes come from data_offsets: tables of types go stale."""
-    offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
-    numbers = isinstance(offsets, list) and len(offsets) == 2 and all(is_integer(item) for item in offsets)
-    if not numbers or not 0 <= offsets[0] <= offsets[1] <= MAX_TENSOR_FILE_BYTES:
-        raise WeightsError(
-            f"The header of {what} states no usable data_offsets for the tensor {name[:80]!r}: fetch the file again."
-        )
-    dtype = entry.get("dtype")
-    return offsets[0], offsets[1], dtype if isinstance(dtype, str) else "unknown"
-
-
-def read_header(path, what=None):
-    """Return the Header of the safetensors file C(path), reading the header only."""
-    what = what or os.path.basename(path)
-    try:
-        file_bytes = os.path.getsize(path)
-        with open(path, "rb") as handle:
-            length = header_length(handle.read(8), file_bytes, what)
-            content = handle.read(length)
-    except OSError as error:
-        raise WeightsError(f"Cannot read {what}: {error.strerror or error}.") from None
-    if len(content) != length:
-        raise WeightsError(f"{what} ended inside its header: fetch it again.")
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise WeightsError(f"The header of {what} is not text: it is no safetensors file or damaged.") from None
-    return parse_header(text, what)
 
 
 # ---------------------------------------------------------------------------
@@ -197,6 +85,7 @@ REFUSALS = (
 )
 
 _SHARD_PATTERN = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.safetensors$")
+MOST_SHARDS = 2000  # a numbering that promises more is a file name and no promise
 # The same weights once more, in the layout of the publisher: loaded only with a load format that asks for it.
 _DUPLICATE_PATTERN = re.compile(r"^consolidated.*\.safetensors$")
 
@@ -231,25 +120,25 @@ def _select_by_index(index):
         raise WeightsError(f"Expected a weight_map in {INDEX_NAME}, found none: fetch the file again.")
     tensors_of = {}
     for tensor, name in weight_map.items():
-        if not isinstance(name, str) or name != os.path.basename(name) or name in ("", ".", ".."):
-            raise WeightsError(
-                f"{INDEX_NAME} places the tensor {tensor[:80]!r} in {name!r}, which is no file of the model"
-                " folder: fetch the index again."
-            )
-        tensors_of.setdefault(name, []).append(tensor)
+        known = tensors_of.get(name) if isinstance(name, str) else None
+        if known is None:
+            if not isinstance(name, str) or name != os.path.basename(name) or name in ("", ".", ".."):
+                raise WeightsError(
+                    f"{INDEX_NAME} places the tensor {tensor[:80]!r} in {str(name)[:80]!r}, which is no file of the"
+                    " model folder: fetch the index again."
+                )
+            known = tensors_of[name] = []
+        known.append(tensor)
     return Selection(tuple(sorted(tensors_of)), tensors_of, True)
 
 
 def _with_missing_shards(names):
     """Return C(names) plus the shards that the numbering of the others promises (a folder that lost its index)."""
-    result = list(names)
-    for name in names:
-        match = _SHARD_PATTERN.match(name)
-        if match and int(match.group("total")) <= 2000:
-            for number in range(1, int(match.group("total")) + 1):
-                shard = "{}-{:05d}-of-{}.safetensors".format(match.group("stem"), number, match.group("total"))
-                if shard not in result:
-                    result.append(shard)
+    result = set(names)
+    numbered = [match for match in map(_SHARD_PATTERN.match, names) if match]
+    for stem, total in {(match.group("stem"), match.group("total")) for match in numbered}:
+        if int(total) <= MOST_SHARDS:
+            result.update(f"{stem}-{number:05d}-of-{total}.safetensors" for number in range(1, int(total) + 1))
     return sorted(result)
 
 
@@ -269,33 +158,37 @@ class Weights:
     bytes_by_dtype: dict = field(default_factory=dict)
     tied_head_bytes: int = 0
     draft_layer_bytes: int = 0
+    table: list = field(default_factory=list)
+    index_total_bytes: int | None = None
+    notes: list = field(default_factory=list)
 
     @property
     def complete(self):
         return not self.missing_files
 
 
-_LAYER_PATTERN = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
-
-
-def add_up(selection, headers, layers=None, tied=False):
+def add_up(selection, headers, layers=None, tied=False, index=None):
     """Return the Weights of C(selection). C(headers): file -> Header, or a str that says what is wrong with it.
 
     C(layers): layers of the model; tensors of later layers belong to a built-in draft. C(tied): the output head is not
-    loaded when the file holds one all the same. Pure.
+    loaded when the file holds one all the same. C(index): the parsed shard index, whose total is compared only. Pure.
     """
     weights = Weights(files=list(selection.files))
+    table = Table(layers)
+    seen = {}
     for name in selection.files:
         header = headers.get(name, "is missing")
         problem = header if isinstance(header, str) else _lacking(selection, name, header)
         if problem:
             weights.missing_files.append(name)
-            where = " named in " + INDEX_NAME if selection.from_index else ""
+            where = " named in " + INDEX_NAME if selection.from_index and name in selection.tensors_of else ""
             weights.problems.append("{}{} {}.".format(name, where, problem.rstrip(".")))
             continue
-        _add_file(weights, header, layers, tied)
+        _add_file(weights, table, header, tied, seen, name)
+    weights.table = table.as_list()
     if weights.missing_files:
         weights.weight_bytes = None
+    _compare_with_index(weights, index)
     return weights
 
 
@@ -306,21 +199,39 @@ def _lacking(selection, name, header):
     return f"lacks {len(lacking)} tensors that the index places there, the first is {sorted(lacking)[0][:80]!r}"
 
 
-def _add_file(weights, header, layers, tied):
-    weights.weight_bytes += header.tensor_bytes
-    for name, (dtype, size_bytes) in header.tensors.items():
+def _add_file(weights, table, header, tied, seen, file):
+    """Add a file. A tensor that another file held already is loaded over it and counts once."""
+    twice = 0
+    for name, (dtype, size_bytes, shape) in header.tensors.items():
+        if seen.setdefault(name, file) != file:
+            twice += 1
+            continue
+        weights.weight_bytes += size_bytes
         weights.bytes_by_dtype[dtype] = weights.bytes_by_dtype.get(dtype, 0) + size_bytes
-        if tied and name.endswith("lm_head.weight"):
+        head = tied and name.endswith("lm_head.weight")
+        if head:
             weights.tied_head_bytes += size_bytes
-        layer = _LAYER_PATTERN.search(name)
-        if (
-            layers is not None
-            and layer
-            and int(layer.group(1)) >= layers
-            and "visual" not in name
-            and "vision" not in name
-        ):
+        if table.add(name, dtype, size_bytes, shape, head):
             weights.draft_layer_bytes += size_bytes
+    if twice:
+        weights.notes.append(f"{twice} tensors of {file} are in another file too and count once")
+
+
+def _compare_with_index(weights, index):
+    metadata = (index or {}).get("metadata")
+    total = metadata.get("total_size") if isinstance(metadata, dict) else None
+    if not is_integer(total) or total < 0:
+        return
+    weights.index_total_bytes = total
+    if weights.weight_bytes is not None and total != weights.weight_bytes:
+        weights.notes.append(
+            f"{INDEX_NAME} states {total} bytes in all, the headers hold {weights.weight_bytes}: the headers count"
+        )
+
+
+# ---------------------------------------------------------------------------
+# A folder
+# ---------------------------------------------------------------------------
 
 
 def list_names(path):
@@ -338,23 +249,59 @@ def list_names(path):
     return names
 
 
-def read_weights(path, layers=None, tied=False):
-    """Return the Weights of the model folder C(path). Raises WeightsError when it holds none that can be read."""
-    index_path = os.path.join(path, INDEX_NAME)
-    index = read_json(index_path, INDEX_NAME) if os.path.lexists(index_path) else None
-    selection = select_files(list_names(path), index)
-    headers = {}
-    for name in selection.files:
-        full = os.path.join(path, name)
-        if not os.path.isfile(full):
-            continue
+class Folder:
+    """A model folder of this host as a source of headers; _hub_headers.Hub is the other one."""
+
+    commit = None
+
+    def __init__(self, path):
+        self.path = path
+        self.label = "model folder"
+
+    def names(self):
+        return list_names(self.path)
+
+    def json(self, name):
+        """Return the JSON object in a file, None where there is no such file."""
+        full = os.path.join(self.path, name)
+        return read_json(full, name) if os.path.lexists(full) else None
+
+    def headers(self, names):
+        """Return {name: Header, or what is wrong with the file}. Files that are not there are left out."""
+        return {name: self._header(name) for name in names if os.path.isfile(os.path.join(self.path, name))}
+
+    def _header(self, name):
+        full = os.path.join(self.path, name)
         try:
-            header = read_header(full, name)
+            return checked_size(read_header(full, name), os.path.getsize(full))
         except WeightsError as error:
-            headers[name] = "is damaged: " + str(error)
-            continue
-        actual = os.path.getsize(full)
-        headers[name] = header
-        if actual != header.file_bytes:
-            headers[name] = f"has {actual} bytes where its header implies {header.file_bytes}: fetch it again"
-    return add_up(selection, headers, layers, tied)
+            return "is damaged: " + str(error)
+
+
+def checked_size(header, actual_bytes):
+    """Return C(header), or what is wrong when the file has another size than it implies."""
+    if actual_bytes != header.file_bytes:
+        return f"has {actual_bytes} bytes where its header implies {header.file_bytes}: fetch it again"
+    return header
+
+
+# The engine loads this file although the index of some releases forgets it
+# (sglang srt/model_loader/weight_utils.py maybe_add_mtp_safetensors).
+FORGOTTEN_DRAFT = "mtp.safetensors"
+FORGETFUL_ARCHITECTURES = ("Glm4MoeForCausalLM", "Glm4MoeLiteForCausalLM")
+
+
+def weights_in(source, layers=None, tied=False, architecture=None):
+    """Return the Weights of a C(source) (Folder, or Hub). Raises WeightsError when it holds none that can be read."""
+    names = source.names()
+    index = source.json(INDEX_NAME) if INDEX_NAME in names else None
+    selection = select_files(names, index)
+    forgotten = FORGOTTEN_DRAFT in names and FORGOTTEN_DRAFT not in selection.files
+    if forgotten and architecture in FORGETFUL_ARCHITECTURES:
+        selection = Selection((*selection.files, FORGOTTEN_DRAFT), selection.tensors_of, selection.from_index)
+    return add_up(selection, source.headers(selection.files), layers, tied, index)
+
+
+def read_weights(path, layers=None, tied=False):
+    """Return the Weights of the model folder C(path)."""
+    return weights_in(Folder(path), layers, tied)

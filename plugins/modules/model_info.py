@@ -6,16 +6,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: model_info
-short_description: Read geometry, weight bytes and completeness of a model folder
+short_description: Read geometry, weights and completeness of a model, in a folder or on a hub
 version_added: 0.1.0
 description:
-  - Reads C(config.json) and the headers of the safetensors files in a model folder. Tensor data is never read, nothing
-    is unpickled, no code of the model is run.
+  - Reads C(config.json) and the headers of the safetensors files of a model. Tensor data is never read, nothing is
+    unpickled, no code of the model is run.
+  - The model is in a folder, or on a hub from which the headers come by range requests, some megabytes of hundreds of
+    gigabytes. The hub is asked from where the module runs; C(delegate_to=localhost) asks it from the controller when
+    the hosts have no route to it.
   - Returns the geometry that decides what a token costs in the KV cache, the bytes of the weights, and whether every
     file of the model is there.
-  - Multi-head, grouped-query, multi-query and multi-head latent attention are understood. For anything else, and for a
-    figure that the configuration leaves out, the module fails and names it, because a guessed cell makes a plan that
-    does not hold.
+  - Multi-head, grouped-query, multi-query and multi-head latent attention are understood, also sparse indices, sliding
+    windows and layers that keep a state (linear attention, Mamba). For anything else, and for a figure that the
+    configuration leaves out, the module fails and names it, because a guessed cell makes a plan that does not hold.
 extends_documentation_fragment:
   - gpufleet.sglang.attributes
   - gpufleet.sglang.attributes.info_module
@@ -24,8 +27,37 @@ options:
   path:
     description:
       - The model folder, with C(config.json) and the safetensors files in it.
+      - With O(repo) too, the folder is read where it exists, else the hub is asked.
     type: path
-    required: true
+  repo:
+    description: The model's name on the hub, for example V(Qwen/Qwen3-32B).
+    type: str
+  revision:
+    description: A commit hash, a tag or a branch. Nothing is loaded, so a branch is not refused; see RV(commit).
+    type: str
+    default: main
+  endpoint:
+    description: The hub, or a mirror that answers like it.
+    type: str
+    default: https://huggingface.co
+  token:
+    description: The access token. It is sent to O(endpoint) only, not to hosts that it redirects to.
+    type: str
+  token_file:
+    description: A file, where the module runs, that holds the access token. Not read when O(token) is given.
+    type: path
+  tries:
+    description: How often a request to the hub is tried.
+    type: int
+    default: 3
+  timeout_seconds:
+    description: Seconds without a byte after which a connection counts as broken.
+    type: int
+    default: 30
+  validate_certs:
+    description: Whether the hub's certificate is checked.
+    type: bool
+    default: true
   config_overrides:
     description:
       - Keys that replace those of C(config.json) before it is read, as the server argument C(json-model-override-args)
@@ -55,6 +87,13 @@ EXAMPLES = r"""
 - name: Show the files that are not there
   ansible.builtin.debug:
     var: model.missing_files
+
+- name: Read a model that is not on the host yet, from the controller
+  gpufleet.sglang.model_info:
+    repo: HuggingFaceTB/SmolLM2-135M-Instruct
+    revision: 12fd25f77366fa6b3b4b768ec3050bf629380bac
+  delegate_to: localhost
+  register: model
 
 - name: Read weights and completeness of a model whose layout is stated by hand
   gpufleet.sglang.model_info:
@@ -143,6 +182,69 @@ geometry:
       description: Whether the weights are quantised. Those that are not are cast to the type that the engine runs in.
       type: bool
       sample: false
+    layer_pattern:
+      description:
+        - One letter for each layer, V(f) full attention, V(w) a sliding window, V(s) a state, V(b) both, V(-) none.
+      returned: when layers differ
+      type: str
+      sample: wwwwwf
+    window_tokens:
+      description: Tokens of the sliding window.
+      returned: for models with windowed layers
+      type: int
+    window_kv_heads:
+      description: Key and value heads of windowed layers.
+      returned: for models with windowed layers
+      type: int
+    window_head_dim:
+      description: Numbers in a key head of windowed layers.
+      returned: for models with windowed layers
+      type: int
+    window_v_head_dim:
+      description: Numbers in a value head of windowed layers.
+      returned: for models with windowed layers
+      type: int
+    full_kv_heads:
+      description: Key and value heads of layers with full attention, where they have others.
+      returned: when the model states it
+      type: int
+    state:
+      description: Sizes of the state that linear-attention or Mamba layers keep for a request.
+      returned: for models with such layers
+      type: dict
+    index_head_dim:
+      description: Numbers in the index key of sparse attention.
+      returned: for models with a sparse index
+      type: int
+    index_kpool:
+      description: Tokens that share an index key.
+      returned: when it is not 1
+      type: int
+    index_pattern:
+      description: Which layers keep an index of their own.
+      returned: when some reuse that of another layer
+      type: str
+    rows_per_layer:
+      description: KV rows that a layer keeps for a token.
+      returned: when it is not 1
+      type: int
+    mtp_layers:
+      description: Built-in draft layers under their other name.
+      returned: when the model states it
+      type: int
+    compress_ratios:
+      description: By how much each layer compresses its KV rows.
+      returned: for models that compress them
+      type: list
+      elements: int
+    sparse_pattern:
+      description: Which layers attend sparsely, one letter each.
+      returned: for models with such layers
+      type: str
+    sparse_index_dim:
+      description: Numbers in the index key of such layers.
+      returned: for models with such layers
+      type: int
     notes:
       description: Sentences on figures that are defaults of the model's class and on windowed layers.
       type: list
@@ -173,6 +275,75 @@ draft_layer_bytes:
   returned: success
   type: int
   sample: 0
+weight_table:
+  description:
+    - The tensors of all files, those that differ in numbers only as one row. From it a plan divides the weights over
+      the ranks. Empty while a file is missing or damaged.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name with V(*) for every number.
+      type: str
+      sample: model.layers.*.self_attn.q_proj.weight
+    dtype:
+      description: Type, as the headers name it.
+      type: str
+      sample: BF16
+    shape:
+      description: Shape of each, V(null) where the header does not say.
+      type: list
+      elements: int
+      sample: [576, 576]
+    tensors:
+      description: How many there are.
+      type: int
+      sample: 30
+    bytes:
+      description: Bytes of all of them.
+      type: int
+      sample: 19906560
+    layers:
+      description: The layers that they lie in, as runs from the first to the last, empty for those outside of layers.
+      type: list
+      elements: list
+      sample: [[0, 29]]
+    draft:
+      description: Whether they belong to a built-in draft, which is not loaded without speculation.
+      type: bool
+      sample: false
+    tied:
+      description: Whether they are an output head that is not loaded, because it is tied to the embeddings.
+      type: bool
+      sample: false
+created:
+  description: What the engine makes on every rank when it loads the model, besides what the files hold.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: What it is.
+      type: str
+      sample: rotary tables
+    bytes:
+      description: Bytes on each rank.
+      type: int
+      sample: 2097152
+    source:
+      description: Where the engine makes it.
+      type: str
+index_total_bytes:
+  description: What the shard index states as the sum, V(null) when it does not. The headers count, not the index.
+  returned: success
+  type: int
+  sample: 269030016
+notes:
+  description: Sentences on what was found odd and did no harm, for example a wrong sum in the shard index.
+  returned: success
+  type: list
+  elements: str
 dtype:
   description: Type that C(config.json) states for the weights. The files may hold others.
   returned: success
@@ -224,27 +395,94 @@ problems:
   returned: success
   type: list
   elements: str
+source:
+  description: Where the model was read, V(model folder) or V(hub) and the endpoint.
+  returned: success
+  type: str
+  sample: model folder
+commit:
+  description: The commit on the hub that was read, V(null) for a folder.
+  returned: success
+  type: str
+  sample: 12fd25f77366fa6b3b4b768ec3050bf629380bac
 """
 
-from ansible.module_utils.basic import AnsibleModule
+import os
+import time
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._model import read_folder
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import open_url
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._hub import HubError
+from ansible_collections.gpufleet.sglang.plugins.module_utils._hub_fetch import Source
+from ansible_collections.gpufleet.sglang.plugins.module_utils._hub_headers import Hub
+from ansible_collections.gpufleet.sglang.plugins.module_utils._model_read import read_folder, read_model
+
+
+def token_of(params):
+    """Return the access token or None."""
+    if params["token"] or not params["token_file"]:
+        return params["token"] or None
+    try:
+        with open(params["token_file"], encoding="utf-8") as handle:
+            text = handle.read().strip()
+    except OSError:
+        text = ""
+    if not text:
+        raise HubError(
+            "The token file {} is not there or is empty: correct sglang_model_token_file.".format(params["token_file"])
+        )
+    return text
+
+
+def hub_of(params, sleep=time.sleep):
+    """Return the model's revision on the hub as a source of headers."""
+
+    def ask(url, headers):
+        return open_url(
+            url,
+            headers=headers,
+            timeout=params["timeout_seconds"],
+            follow_redirects="none",
+            validate_certs=params["validate_certs"],
+            http_agent="gpufleet.sglang",
+            decompress=False,
+        )
+
+    source = Source(params["endpoint"], params["repo"], params["revision"], token_of(params))
+    return Hub(source, ask, sleep, params["tries"])
+
+
+def read(params):
+    """Return the facts of the model, from the folder where it exists, else from the hub."""
+    path, repo = params["path"], params["repo"]
+    rest = (params["config_overrides"], params["require_geometry"])
+    if repo and not (path and os.path.isdir(path)):
+        return read_model(hub_of(params), f"{repo} on {params['endpoint']}", *rest)
+    return read_folder(path, *rest)
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
-            "path": {"type": "path", "required": True},
+            "path": {"type": "path"},
+            "repo": {"type": "str"},
+            "revision": {"type": "str", "default": "main"},
+            "endpoint": {"type": "str", "default": "https://huggingface.co"},
+            "token": {"type": "str", "no_log": True},
+            "token_file": {"type": "path", "no_log": False},
+            "tries": {"type": "int", "default": 3},
+            "timeout_seconds": {"type": "int", "default": 30},
+            "validate_certs": {"type": "bool", "default": True},
             "config_overrides": {"type": "dict", "default": {}},
             "require_geometry": {"type": "bool", "default": True},
         },
+        required_one_of=[("path", "repo")],
         supports_check_mode=True,
     )
     try:
-        result = read_folder(
-            module.params["path"], module.params["config_overrides"], module.params["require_geometry"]
-        )
-    except (ValueError, OSError) as error:
+        result = read(module.params)
+    except (HubError, ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **result)
 

@@ -530,12 +530,12 @@ def test_a_copy_does_not_double_the_weights(folder):
 
 
 def test_an_unknown_geometry_may_be_left_open(folder):
-    (folder / "config.json").write_text(json.dumps(dict(LLAMA, architectures=["Qwen3NextForCausalLM"])))
+    (folder / "config.json").write_text(json.dumps(dict(LLAMA, architectures=["MiniCPMSALAForCausalLM"])))
     with pytest.raises(_model.UnknownLayout):
         _model.read_folder(str(folder))
     result = _model.read_folder(str(folder), {}, False)
     assert (result["geometry"], result["weight_bytes"]) == (None, 300)
-    assert "Qwen3NextForCausalLM" in result["geometry_problem"]
+    assert "MiniCPMSALAForCausalLM" in result["geometry_problem"]
 
 
 def test_overrides_complete_a_configuration(folder):

@@ -1,0 +1,182 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Room: budget, the fleet: plans of many hosts as one table, and a memory bar for each. Private.
+
+A row is {host, instance, gpus, model, plan, step, serving}: C(gpus) as gpu_info returns them, C(plan) as memory_plan
+returns it (with C(step)), C(serving): whether a server answers there now, which a restart would interrupt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_explain as explain
+
+BAR_COLUMNS = 50
+# A first guess of how long a start takes, until one was seen: 450 s were reported for 75 GiB a rank, 60 s for 3 GiB.
+OUTAGE_LEAST_SECONDS, OUTAGE_SECONDS_PER_GIB = 60.0, 5.2
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of the bar: rows of the plan by their C(parts), and the letter that draws them."""
+
+    letter: str
+    name: str
+    parts: tuple
+
+
+SHARES = (
+    Share("W", "weights", ("static",)),
+    Share("P", "pool", ("pool",)),
+    Share("g", "until ready", ("ready",)),
+    Share("l", "load", ("load",)),
+    Share(".", "free", ()),
+)
+
+
+def shares_of(plan):
+    """Return [(Share, GiB)] of free before load, or [] when the plan is not complete."""
+    before = plan.get("free_before_load_gib")
+    if before is None or plan.get("pool_tokens") is None:
+        return []
+    pools = ("pool", "request states")
+    rows = [dict(row, part="pool" if row["name"] in pools else row["part"]) for row in plan["rows"]]
+    found = [(share, sum(row["gib"] for row in rows if row["part"] in share.parts)) for share in SHARES[:-1]]
+    return found + [(SHARES[-1], max(0.0, before - sum(gib for dummy, gib in found)))]
+
+
+def bar(plan, columns=BAR_COLUMNS):
+    """Return one line that draws the memory of a rank, with a legend in GiB; "" when the plan is not complete."""
+    shares = shares_of(plan)
+    if not shares:
+        return ""
+    total = max(sum(gib for dummy, gib in shares), 1e-9)
+    ends, sum_gib = [], 0.0
+    for dummy, gib in shares:
+        sum_gib += gib
+        ends.append(round(columns * sum_gib / total))
+    drawn = "".join(share.letter * (end - start) for (share, dummy), start, end in zip(shares, [0] + ends[:-1], ends))
+    legend = ", ".join(f"{share.letter} {share.name} {gib:.2f}" for share, gib in shares if gib >= 0.005)
+    return f"|{drawn}| {plan['free_before_load_gib']:.2f} GiB: {legend}"
+
+
+def outage_seconds(row):
+    """Return (seconds without an answer that the step would cost, how that is known)."""
+    step = (row.get("step") or row["plan"].get("step") or {}).get("action")
+    if step not in ("try", "back"):
+        return 0, "no restart"
+    if not row.get("serving"):
+        return 0, "nothing serves now"
+    known = [one.get("load_seconds") for one in row.get("measurements") or () if one.get("load_seconds")]
+    if known:
+        return round(known[-1]), "as the last start"
+    weights = next((one["gib"] for one in row["plan"]["rows"] if one["part"] == "static"), None)
+    if weights is None:
+        return None, "not known"
+    return round(OUTAGE_LEAST_SECONDS + OUTAGE_SECONDS_PER_GIB * weights), "a guess"
+
+
+HEADINGS = ("host", "GPUs", "model", "fraction", "interval", "cap", "pool (band)", "headroom GiB (band)", "outage")
+
+
+def _gpus(row):
+    gpus = row.get("gpus") or []
+    names = sorted({str(one.get("name")) for one in gpus})
+    return "{} x {}".format(len(gpus), names[0] if len(names) == 1 else "several kinds") if gpus else "-"
+
+
+def _cells(row):
+    plan = row["plan"]
+    number = explain.number
+    fraction = "-" if plan.get("fraction") is None else explain.fraction_text(plan["fraction"])
+    low, high = plan.get("fraction_low"), plan.get("fraction_high")
+    interval = "none"
+    if low is not None and high is not None and low <= high:
+        interval = f"{explain.fraction_text(low)}-{explain.fraction_text(high)}"
+    cap = "-" if plan.get("cap_tokens") is None else number(plan["cap_tokens"])
+    pool = headroom = "-"
+    if plan.get("pool_tokens") is not None:
+        low_end = min(plan["pool_tokens"], plan["predicted_tokens_low"])
+        high_end = plan["predicted_tokens_high"]
+        high_end = high_end if plan.get("cap_tokens") is None else min(high_end, plan["cap_tokens"])
+        pool = f"{number(plan['pool_tokens'])} ({number(low_end)}-{number(high_end)})"
+        headroom = "{:.2f} ({:.2f}-{:.2f})".format(
+            plan["predicted_headroom_gib"], plan["predicted_headroom_low_gib"], plan["predicted_headroom_high_gib"]
+        )
+    seconds, how = outage_seconds(row)
+    outage = "-" if seconds is None else f"{seconds} s ({how})" if seconds else how
+    host = row["host"] if row.get("instance") in (None, "", "main") else f"{row['host']}/{row['instance']}"
+    return (host, _gpus(row), str(row.get("model") or "-"), fraction, interval, cap, pool, headroom, outage)
+
+
+def lines(rows):
+    """Return the table of a fleet as aligned lines, with a bar and what hinders each host beneath."""
+    table = [HEADINGS] + [_cells(row) for row in rows]
+    widths = [max(len(cells[index]) for cells in table) for index in range(len(HEADINGS))]
+    found = ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip() for cells in table]
+    result = found[:1]
+    for row, line in zip(rows, found[1:]):
+        plan = row["plan"]
+        result.append(line)
+        drawn = bar(plan)
+        if drawn:
+            result.append("  " + drawn)
+        if plan.get("refusal"):
+            result.append("  refused: " + plan["refusal"])
+        if plan.get("feasible") is False:
+            result += ["  lever: " + explain.lever_text(one) for one in plan.get("levers") or ()]
+        if plan.get("missing"):
+            result.append("  not known yet: " + ", ".join(plan["missing"]))
+        result += ["  upgrade: " + one for one in plan.get("upgrade") or ()]
+        result += ["  not checked yet: " + one for one in row.get("unchecked") or ()]
+    return result
+
+
+# ---------------------------------------------------------------------------
+# From the variables of hosts
+# ---------------------------------------------------------------------------
+
+
+def rows_of_host(host, variables):
+    """Return the rows of one host from what its planning left behind: a list of all instances, or the last one."""
+    listed = variables.get("sglang_server_plans")
+    if not listed:
+        plan = variables.get("__sglang_server_plan")
+        listed = [{"plan": plan}] if plan and plan.get("table") else []
+    found = []
+    for one in listed:
+        gpus = one.get("gpus") or (variables.get("__sglang_server_gpus") or {}).get("gpus")
+        server = one.get("server") or variables.get("__sglang_server_info") or {}
+        found.append(
+            {
+                "host": host,
+                "instance": one.get("instance"),
+                "gpus": gpus,
+                "model": _short(one.get("model") or variables.get("sglang_model_path")),
+                "plan": one["plan"],
+                "serving": bool((server.get("running") or {}).get("port") or server.get("active")),
+                "measurements": server.get("measurements") or [],
+                "unchecked": one.get("unchecked") or [],
+            }
+        )
+    return found
+
+
+def _short(path):
+    """A model by the last part of its path: tables are narrow."""
+    return str(path).rstrip("/").rsplit("/", 1)[-1] if path else None
+
+
+def of_hosts(hosts, hostvars):
+    """Return the lines for C(hosts); a host without a plan is named at the end."""
+    rows, without = [], []
+    for host in hosts:
+        found = rows_of_host(host, hostvars[host]) if host in hostvars else []
+        rows += found
+        if not found:
+            without.append(host)
+    result = lines(rows) if rows else []
+    return result + [f"{host}: no plan, see the messages of this host above" for host in without]

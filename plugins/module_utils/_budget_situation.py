@@ -1,0 +1,133 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Room: budget, one configuration and one row of its reserve: types, and readers of the server arguments. Private."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
+
+GIB = float(2**30)
+READY, LOAD, FLOOR = "ready", "load", "floor"
+MEASURED, TABLE, ASSUMED, GIVEN = "measured", "table", "assumed", "given"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One configuration, as far as the reserve depends on it. C(before_gib) is 0 when free before load is not known.
+
+    C(draft_gib): draft weights that lie outside the fraction; C(cell): the Cell of the room kv, or None.
+    """
+
+    device: str
+    arguments: dict
+    geometry: dict
+    engine_version: str | None
+    ranks: int
+    attention_tp: int
+    chunk_tokens: int
+    decode_batch: int
+    context_tokens: int
+    pool_tokens: int
+    max_running_requests: int | None
+    before_gib: float
+    min_headroom_gib: float | None
+    min_least_free_gib: float | None
+    draft_gib: float
+    cell: object | None = None
+    multimodal: bool = False
+    unified: bool = False  # boards that use the memory of the machine
+    data_parallel: int = 1
+    state_requests: int | None = None  # requests that the state slots of a linear-attention model admit
+
+
+@dataclass(frozen=True)
+class Row:
+    """One part of the reserve. C(certain_gib): what of it is not the allowance for what is not known; C(grows): what
+    makes it larger: chunk, context, both, batch, requests, pool or nothing."""
+
+    name: str
+    gib: float
+    source: str
+    note: str
+    phase: str
+    certain_gib: float
+    grows: str = ""
+
+    def as_dict(self):
+        return {
+            "name": self.name,
+            "gib": round(self.gib, 4),
+            "source": self.source,
+            "note": self.note,
+            "part": self.phase,
+            "grows": self.grows,
+        }
+
+
+def row(name, gib, source, note, phase, certain_gib=None, grows=""):
+    """Return a Row; without C(certain_gib) all of it is certain."""
+    return Row(name, gib, source, note, phase, gib if certain_gib is None else certain_gib, grows)
+
+
+# ---------------------------------------------------------------------------
+# Arguments that the rows look at
+# ---------------------------------------------------------------------------
+
+
+def declared_decode_batch(arguments):
+    """Return the largest batch of the decode graphs that the user declared, or None."""
+    for name in ("cuda-graph-max-bs-decode", "cuda-graph-max-bs"):
+        if arguments.get(name) is not None:
+            return _kv.whole_number(arguments[name], "the server argument " + name)
+    for name in ("cuda-graph-bs-decode", "cuda-graph-bs"):
+        sizes = arguments.get(name)
+        if isinstance(sizes, (list, tuple)) and sizes:
+            return max(_kv.whole_number(one, "the server argument " + name) for one in sizes)
+    return None
+
+
+def on(situation, name):
+    return _kv.is_on(situation.arguments.get(name, False)) if situation.arguments.get(name) is not None else False
+
+
+def disabled(situation, phase):
+    names = {
+        "decode": ("disable-decode-cuda-graph",),
+        "prefill": ("disable-prefill-cuda-graph", "disable-piecewise-cuda-graph"),
+    }
+    backend = situation.arguments.get("cuda-graph-backend-" + phase)
+    switched_off = any(on(situation, name) for name in ("disable-cuda-graph",) + names[phase])
+    return situation.device == "cpu" or switched_off or str(backend).lower() == "disabled"
+
+
+def algorithm(situation):
+    value = situation.arguments.get("speculative-algorithm")
+    return "" if value is None or str(value).lower() == "none" else str(value).upper()
+
+
+def activation_tokens(situation):
+    """Return the tokens of one prefill step: the chunk, or --max-prefill-tokens when chunking is off (-1)."""
+    if situation.chunk_tokens and situation.chunk_tokens > 0:
+        return situation.chunk_tokens
+    declared = situation.arguments.get("max-prefill-tokens")
+    limit = 16384 if declared is None else _kv.whole_number(declared, "the server argument max-prefill-tokens")
+    return max(limit, situation.context_tokens)  # one prompt is never split then
+
+
+def running_requests(situation):
+    """Return the requests that the engine admits per data-parallel rank: as declared, or its own default."""
+    if situation.max_running_requests:
+        requests = max(1, situation.max_running_requests // situation.data_parallel)
+    elif algorithm(situation) and version_at_least(situation.engine_version, "0.4.9"):
+        requests = tables.SPECULATIVE_MAX_RUNNING_REQUESTS
+    else:
+        requests = _kv.default_max_running_requests(
+            situation.pool_tokens, situation.context_tokens, situation.engine_version
+        )
+    return requests if situation.state_requests is None else max(1, min(requests, situation.state_requests))

@@ -1,0 +1,282 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Room: budget, what is gone when the pool is sized: weights, draft weights, multimodal reservation. Private.
+
+The engine prints free memory at the end of the load. What is free when it sizes the pool is a little less before
+0.5.20; a pool below its cap tells it exactly: free after load = pool bytes + free before load x (1 - fraction).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _model_split as split
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import (
+    GIB,
+    Figure,
+    compute_capability,
+    draft_by_path,
+    is_multimodal,
+    is_unified,
+    model_ranks,
+    newest,
+    page_size_of,
+    teaches,
+    whole_pages,
+)
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_tables import MODEL_DTYPES
+
+FROM_POOL = "from the pool of an earlier start-up"
+PRINTED_ERROR_GIB = 0.02  # figures of the log have two decimals, and a rank more or less
+
+
+@dataclass(frozen=True)
+class Used:
+    """What is gone when the pool is sized. C(total) is the sum of C(rows); C(draft_gib): draft weights that lie outside
+    the fraction (before 0.5.14); C(peak_gib): the most during the load, None when it is not known."""
+
+    total: Figure
+    rows: tuple
+    draft_gib: float = 0.0
+    peak_gib: float | None = None
+
+
+def _sum(rows, **more):
+    gib, error = sum(row.gib for row in rows), sum(row.error_gib for row in rows)
+    first = rows[0]
+    return Used(Figure(gib, error, first.source, first.note, first.name), tuple(rows), **more)
+
+
+# ---------------------------------------------------------------------------
+# Taken between the end of the load and the sizing of the pool
+# ---------------------------------------------------------------------------
+
+
+def excess_row(inp, engine_version):
+    """Return what is taken between the load-end line and the sizing of the pool, for one version of the engine."""
+    if inp.device == "cpu":
+        return tables.CPU_AFTER_LOAD_EXCESS
+    if engine_version is None:
+        return tables.GPU_AFTER_LOAD_EXCESS_UNKNOWN
+    return [row for row in tables.GPU_AFTER_LOAD_EXCESS if version_at_least(engine_version, row.since)][-1]
+
+
+def load_extra(inp):
+    """Return what the load takes beyond the bytes of the files."""
+    if inp.device == "cpu":
+        return tables.Amount(0.0, 0.0, "in the row after the load")
+    return tables.UNIFIED_LOAD_EXTRA if is_unified(inp) else tables.GPU_LOAD_EXTRA
+
+
+def multimodal_row(inp):
+    """Return the Figure of what 0.5.18 and later take off for images and sound before the pool is sized, or None."""
+    if inp.device == "cpu" or not is_multimodal(inp):
+        return None
+    if not version_at_least(inp.engine_version, tables.MULTIMODAL_SINCE):
+        return None
+    named = inp.environment.get(tables.MULTIMODAL_CACHE_NAME)
+    gib = _env_mib(tables.MULTIMODAL_CACHE_NAME, named, tables.MULTIMODAL_CACHE_MIB) / tables.MIB_PER_GIB
+    if str(inp.arguments.get("mm-feature-transport")) in tables.MULTIMODAL_GPU_TRANSPORTS:
+        named = inp.environment.get(tables.MULTIMODAL_FEATURE_NAME)
+        gib += _env_mib(tables.MULTIMODAL_FEATURE_NAME, named, tables.MULTIMODAL_FEATURE_MIB) / tables.MIB_PER_GIB
+    return Figure(gib, 0.0, "table", tables.MULTIMODAL_SOURCE, "multimodal reservation")
+
+
+def _env_mib(name, value, default):
+    return float(default) if value in (None, "") else float(_kv.whole_number(value, "the variable " + name, minimum=0))
+
+
+# ---------------------------------------------------------------------------
+# The figure
+# ---------------------------------------------------------------------------
+
+
+def used_after_load(inp, before, cell, keys):
+    """Return the Used of this configuration, or None when nothing tells it. C(cell): the Cell, or None."""
+    given = _given(inp, before)
+    if given is not None:
+        return _with_multimodal(inp, _sum((given,), draft_gib=_draft_outside_gib(inp, None)))
+    measured = newest(
+        inp.measurements, lambda one: teaches(one, "weights", keys) and _measured(inp, one, cell, keys) is not None
+    )
+    computed = _computed(inp)
+    if measured is not None:
+        figure = _measured(inp, measured, cell, keys)
+        peak = computed.peak_gib if computed else None
+        used = _sum((figure,), draft_gib=_draft_outside_gib(inp, computed), peak_gib=peak)
+        # What the pool left over has the reservation in it already.
+        return used if figure.note == FROM_POOL else _with_multimodal(inp, used)
+    return computed
+
+
+def _given(inp, before):
+    if inp.free_after_load_gib is not None and before is not None:
+        note = "free before load less free_after_load_gib"
+        return Figure(before.gib - inp.free_after_load_gib, 0.0, "given", note, "weights")
+    if inp.weights_gib is not None:
+        return Figure(inp.weights_gib, 0.0, "given", "weights_gib", "weights")
+    return None
+
+
+def _draft_outside_gib(inp, computed):
+    """Draft weights that lie outside the fraction: known from a table, else the checkpoint's share of a rank."""
+    if computed is not None:
+        return computed.draft_gib
+    if version_at_least(inp.engine_version, tables.DRAFT_INSIDE_SINCE) or inp.draft_weight_bytes is None:
+        return 0.0
+    return inp.draft_weight_bytes / model_ranks(inp) / GIB
+
+
+def _measured(inp, measured, cell, keys):
+    """What one start-up says about it. A pool below its cap tells it exactly, one at its cap only an upper bound.
+
+    With the present layout the pool's memory is what the layout says for so many tokens; otherwise the cell that the
+    start-up itself had.
+    """
+    names = ("free_before_load_gib", "fraction", "pool_tokens")
+    before, fraction, tokens = (measured.get(name) for name in names)
+    static = _pool_gib(measured, cell, keys) if tokens else None
+    bound = None
+    if None not in (before, fraction, static):
+        bound = before * fraction - static[0]
+        if not _at_cap(inp, measured, cell):
+            error = PRINTED_ERROR_GIB + static[1]
+            return Figure(bound, error, "measured", FROM_POOL, "weights")
+    row = excess_row(inp, measured.get("engine_version") or inp.engine_version)
+    after, weights = measured.get("free_after_load_gib"), measured.get("weights_gib")
+    if before is not None and after is not None:
+        printed = before - after + row.gib
+    elif weights is not None:
+        printed = weights + row.gib
+    else:
+        return None
+    if bound is not None:
+        printed = min(printed, bound)
+    note = f"from the load lines of an earlier start-up, and {row.gib:.2f} GiB that follow them"
+    return Figure(printed, row.error_gib + PRINTED_ERROR_GIB, "measured", note, "weights")
+
+
+def _at_cap(inp, measured, cell):
+    cap = measured.get("cap_tokens")
+    page = page_size_of(inp.arguments) if cell is None else cell.page_tokens
+    return bool(cap) and measured["pool_tokens"] >= whole_pages(int(cap), page)
+
+
+def _pool_gib(measured, cell, keys):
+    """Return (GiB that the pool of a start-up took of the static part, half band), or None."""
+    tokens = int(measured["pool_tokens"])
+    if cell is not None and teaches(measured, "cell", keys):
+        slot = cell.state.slot_bytes / GIB if cell.state else 0.0
+        return _kv.rest_for(cell, tokens) / GIB, slot
+    if measured.get("cell_bytes"):
+        return tokens * measured["cell_bytes"] / GIB, 0.0
+    return None
+
+
+# ---------------------------------------------------------------------------
+# Before the first start
+# ---------------------------------------------------------------------------
+
+
+def _computed(inp):
+    """The Used from the files of the model: by the table of its tensors, else from its bytes alone; None without."""
+    if inp.weight_table:
+        return _by_table(inp)
+    if inp.weight_bytes is None or (draft_by_path(inp) and inp.draft_weight_bytes is None):
+        return None
+    return _by_bytes(inp)
+
+
+def _by_table(inp):
+    found = split.weights_of(
+        list(inp.weight_table),
+        inp.geometry,
+        inp.arguments,
+        environment=inp.environment,
+        engine_version=inp.engine_version,
+        created=list(inp.weights_created),
+        draft_table=list(inp.draft_weight_table) or None,
+        draft_geometry=inp.draft_geometry,
+        draft_created=list(inp.draft_weights_created),
+        gpu_capability=compute_capability(inp),
+    )
+    draft = found["draft_gib"]
+    if draft is None:
+        if draft_by_path(inp) and inp.draft_weight_bytes is None:
+            return None
+        draft = (inp.draft_weight_bytes or 0) / model_ranks(inp) / GIB if draft_by_path(inp) else 0.0
+    row = excess_row(inp, inp.engine_version)
+    note = f"{found['note']}, and {row.gib:.2f} GiB after the load"
+    weights = Figure(
+        found["weights_gib"] + row.gib, found["error_gib"] + row.error_gib, found["source"], note, "weights"
+    )
+    return _with_draft(inp, [weights], draft, "draft model by the table of its tensors", found["peak_gib"])
+
+
+def _with_draft(inp, rows, draft_gib, note, peak_gib=None):
+    """Draft weights count inside the fraction from 0.5.14 on, and are taken from the headroom before."""
+    outside = draft_gib
+    if draft_gib and version_at_least(inp.engine_version, tables.DRAFT_INSIDE_SINCE):
+        error = draft_gib * tables.WEIGHTS_ERROR_SHARE
+        rows = rows + [Figure(draft_gib, error, "table", note, "draft weights")]
+        outside = 0.0
+    return _with_multimodal(inp, _sum(rows, draft_gib=outside, peak_gib=peak_gib))
+
+
+def _with_multimodal(inp, used):
+    row = multimodal_row(inp)
+    if row is None:
+        return used
+    return replace(_sum(used.rows + (row,)), draft_gib=used.draft_gib, peak_gib=used.peak_gib)
+
+
+def _cast_factor(inp):
+    """Return the bytes in memory of one byte of the checkpoint: weights that are not quantised are cast to --dtype."""
+    geometry = inp.geometry or {}
+    stored = MODEL_DTYPES.get(str(geometry.get("dtype") or "").lower())
+    if stored is None or geometry.get("quantized") is not False:
+        return 1.0
+    return _kv.model_dtype(geometry, inp.arguments)[1] / stored[1]
+
+
+def _by_bytes(inp):
+    """Weights from the bytes of the checkpoint, split over the ranks, as if nothing were replicated."""
+    ranks = model_ranks(inp)
+    weights = inp.weight_bytes * _cast_factor(inp) / ranks / GIB
+    row = excess_row(inp, inp.engine_version)
+    extra = load_extra(inp)
+    error = max(weights * tables.WEIGHTS_ERROR_SHARE, tables.WEIGHTS_ERROR_LEAST_GIB) + row.error_gib + extra.error_gib
+    share = "checkpoint bytes" if ranks == 1 else f"checkpoint bytes / {ranks} ranks, replicated layers not counted"
+    note = f"{share}, and {extra.gib + row.gib:.2f} GiB with and after the load"
+    figure = Figure(weights + extra.gib + row.gib, error, "assumed", note, "weights")
+    draft = (inp.draft_weight_bytes or 0) / ranks / GIB if draft_by_path(inp) else 0.0
+    return _with_draft(inp, [figure], draft, "checkpoint bytes of the draft model")
+
+
+# ---------------------------------------------------------------------------
+# Noise
+# ---------------------------------------------------------------------------
+
+
+def noise_row(inp, used):
+    """Return the start-to-start noise of this version, as an Amount.
+
+    What differs between two starts are temporaries of the loader: they grow with the weights of a rank, up to a most.
+    """
+    if inp.device == "cpu":
+        gib = tables.NOISE_CPU_GIB
+        return tables.Amount(gib, gib, "three starts of sglang 0.5.23 on a CPU")
+    if is_unified(inp):
+        return tables.NOISE_UNIFIED
+    row = tables.NOISE_VERSION_UNKNOWN
+    if inp.engine_version is not None:
+        row = [one for one in tables.NOISE if version_at_least(inp.engine_version, one.since)][-1]
+    if used is None or used.total.source == "given":
+        return row  # a figure that somebody states says nothing about how it was loaded
+    least = min(row.error_gib, tables.NOISE_LEAST_GIB + tables.NOISE_SHARE * used.total.gib)
+    return replace(row, gib=least, error_gib=least)

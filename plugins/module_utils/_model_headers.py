@@ -1,0 +1,232 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What one safetensors file says of itself, and JSON files of bounded size. Private to the collection.
+
+Only headers are read (8 bytes of length, then JSON), never tensor data, and nothing is ever unpickled. A header is
+input from a stranger: every number in it is checked before it is believed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+from dataclasses import dataclass
+
+MAX_HEADER_BYTES = 100 * 1000 * 1000  # the limit of the safetensors format itself
+MAX_JSON_BYTES = 64 * 1024 * 1024  # config.json and the shard index are a few MB at most
+MAX_TENSOR_FILE_BYTES = 2**50
+MAX_DIMENSIONS = 32
+
+_LFS_POINTER = b"version https://git-lfs"
+
+# Bits of one number, by the names of the safetensors format (safetensors/src/tensor.rs). A type that is not here is
+# believed by its offsets alone: tables of types go stale.
+BITS_OF_TYPE = {
+    "BOOL": 8,
+    "F4": 4,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    "U8": 8,
+    "I8": 8,
+    "F8_E5M2": 8,
+    "F8_E4M3": 8,
+    "F8_E8M0": 8,
+    "I16": 16,
+    "U16": 16,
+    "F16": 16,
+    "BF16": 16,
+    "I32": 32,
+    "U32": 32,
+    "F32": 32,
+    "I64": 64,
+    "U64": 64,
+    "F64": 64,
+}
+
+
+class WeightsError(ValueError):
+    """A weight file or its index cannot be believed, or there is none. The text is one sentence."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What one safetensors file says of itself. C(tensors): name -> (dtype, bytes, shape or None)."""
+
+    tensors: dict
+    tensor_bytes: int
+    file_bytes: int  # the size that the file must have
+
+
+def is_integer(value):
+    """Return whether C(value) is a whole number. JSON's true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def loads_object(text, what):
+    """Return the JSON object in C(text). Raise WeightsError that names C(what) for anything else, however hostile."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WeightsError(
+            f"Expected JSON in {what}, it cannot be read ({_short(error)}): fetch the file again."
+        ) from None
+    if not isinstance(data, dict):
+        raise WeightsError(f"Expected a JSON object in {what}, found {type(data).__name__}: fetch the file again.")
+    return data
+
+
+def _short(error):
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def json_of_bytes(content, what):
+    """Return the JSON object in the bytes of a whole file, which may be a pointer instead."""
+    if len(content) > MAX_JSON_BYTES:
+        raise WeightsError(_too_large(what, len(content)))
+    if content.startswith(_LFS_POINTER):
+        raise WeightsError(
+            f"{what} is a Git LFS pointer, not the file itself: fetch it with git lfs pull or download it."
+        )
+    return loads_object(content.decode("utf-8", "replace"), what)
+
+
+def _too_large(what, size_bytes):
+    return f"Expected at most {MAX_JSON_BYTES} bytes in {what}, found {size_bytes}: this is not the file of a model."
+
+
+def read_json(path, what):
+    """Return the JSON object in the file C(path), of bounded size."""
+    try:
+        size_bytes = os.path.getsize(path)
+        if size_bytes > MAX_JSON_BYTES:
+            raise WeightsError(_too_large(what, size_bytes))
+        with open(path, "rb") as handle:
+            content = handle.read(MAX_JSON_BYTES + 1)
+    except OSError as error:
+        raise WeightsError(f"Cannot read {what}: {error.strerror or error}.") from None
+    return json_of_bytes(content, what)
+
+
+# ---------------------------------------------------------------------------
+# The header
+# ---------------------------------------------------------------------------
+
+
+def header_length(prefix, file_bytes, what):
+    """Return the length of the JSON part from the first 8 bytes. Raises WeightsError when it cannot be right."""
+    if prefix.startswith(_LFS_POINTER[:8]):
+        raise WeightsError(f"{what} is a Git LFS pointer, not weights: fetch it with git lfs pull or download it.")
+    if len(prefix) < 8:
+        raise WeightsError(f"{what} has only {len(prefix)} bytes, too few for a safetensors file: fetch it again.")
+    length = struct.unpack("<Q", prefix[:8])[0]
+    if length > MAX_HEADER_BYTES:
+        raise WeightsError(
+            f"{what} states a header of {length} bytes, more than safetensors allows ({MAX_HEADER_BYTES}): it is"
+            " no safetensors file or damaged, fetch it again."
+        )
+    if length < 2 or 8 + length > file_bytes:
+        raise WeightsError(
+            f"{what} states a header of {length} bytes but has {file_bytes} bytes in all: it is cut off, fetch it"
+            " again."
+        )
+    return length
+
+
+def header_of_bytes(content, what):
+    """Return the Header in C(content), the bytes of the JSON part alone."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise WeightsError(
+            f"The header of {what} is not text: it is no safetensors file or damaged, fetch it again."
+        ) from None
+    return parse_header(text, what)
+
+
+def parse_header(text, what):
+    """Return the Header that the JSON C(text) states. C(what) names the file in messages. Pure."""
+    data = loads_object(text, "the header of " + what)
+    tensors = {}
+    spans = []
+    sizes = {}  # shapes that were checked, most tensors of a model share a few
+    for name, entry in data.items():
+        if name == "__metadata__":
+            continue
+        begin, end, dtype, shape = _tensor_entry(name, entry, what, sizes)
+        tensors[name] = (dtype, end - begin, shape)
+        spans.append((begin, end))
+    spans.sort()
+    reached = 0
+    for begin, end in spans:
+        if begin != reached:
+            raise WeightsError(
+                f"The tensors in the header of {what} overlap or leave holes (one begins at byte {begin}, the one"
+                f" before ends at {reached}): fetch it again."
+            )
+        reached = end
+    size_bytes = len(text) if text.isascii() else len(text.encode("utf-8"))
+    return Header(tensors, reached, 8 + size_bytes + reached)
+
+
+def _tensor_entry(name, entry, what, sizes):
+    """Return (begin, end, dtype, shape) of one tensor. Bytes come from the offsets, which the shape must not deny."""
+    offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
+    if (
+        not isinstance(offsets, list)
+        or len(offsets) != 2
+        or type(offsets[0]) is not int
+        or type(offsets[1]) is not int
+        or not 0 <= offsets[0] <= offsets[1] <= MAX_TENSOR_FILE_BYTES
+    ):
+        raise WeightsError(
+            f"The header of {what} states no usable data_offsets for the tensor {name[:80]!r}: fetch the file again."
+        )
+    begin, end = offsets
+    dtype = entry.get("dtype")
+    if not isinstance(dtype, str):
+        dtype = "unknown"
+    shape = entry.get("shape")
+    try:
+        key = None if shape is None else (dtype, end - begin, tuple(shape))
+        if key is not None and key not in sizes:
+            sizes[key] = _shape(name, shape, dtype, end - begin, what)
+        return begin, end, dtype, sizes.get(key)
+    except TypeError:
+        raise WeightsError(_bad_shape(name, what, "its shape is no list of sizes")) from None
+
+
+def _shape(name, shape, dtype, size_bytes, what):
+    """Return the shape as a tuple. Raises WeightsError when it cannot be one of C(size_bytes) bytes."""
+    if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
+        raise WeightsError(_bad_shape(name, what, "its shape is no list of sizes"))
+    for size in shape:
+        if type(size) is not int or not 0 <= size <= MAX_TENSOR_FILE_BYTES:
+            raise WeightsError(_bad_shape(name, what, f"its shape holds {str(size)[:40]}"))
+    bits = BITS_OF_TYPE.get(dtype)
+    if bits is not None and math.prod(shape) * bits != size_bytes * 8:
+        raise WeightsError(_bad_shape(name, what, f"{size_bytes} bytes are not the shape {str(shape)[:60]} of {dtype}"))
+    return tuple(shape)
+
+
+def _bad_shape(name, what, problem):
+    return f"The header of {what} contradicts itself for the tensor {name[:80]!r} ({problem}): fetch the file again."
+
+
+def read_header(path, what=None):
+    """Return the Header of the safetensors file C(path), reading the header only."""
+    what = what or os.path.basename(path)
+    try:
+        file_bytes = os.path.getsize(path)
+        with open(path, "rb") as handle:
+            length = header_length(handle.read(8), file_bytes, what)
+            content = handle.read(length)
+    except OSError as error:
+        raise WeightsError(f"Cannot read {what}: {error.strerror or error}.") from None
+    if len(content) != length:
+        raise WeightsError(f"{what} ended inside its header: fetch it again.")
+    return header_of_bytes(content, what)

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The budget room against real start-ups of public reports: the bounds that make bench-planner prints."""
+
+from __future__ import annotations
+
+import statistics
+
+import bench_planner as bench
+import pytest
+
+STARTS, BOARDS, CHECKPOINTS = bench.starts()
+BY_ID = {start.id: start for start in STARTS}
+
+
+def names(results):
+    return [one.id for one in results]
+
+
+def test_every_row_takes_part_or_is_left_out_with_a_reason():
+    complete, near, out = bench.measured(STARTS)
+    assert sorted(names(complete) + names(near) + [name for name, why in out if why]) == sorted(BY_ID)
+    found, out = bench.cells(STARTS)
+    assert sorted(names(found) + [name for name, why in out if why]) == sorted(BY_ID)
+    found, told, out = bench.blind(STARTS, BOARDS, CHECKPOINTS)
+    assert sorted(names(found) + names(told) + [name for name, why in out if why]) == sorted(BY_ID)
+    found, out = bench.dead(STARTS)
+    dead = [start.id for start in STARTS if start.row["outcome"] != "ready"]
+    assert sorted(names(found) + [name for name, why in out if why]) == sorted(dead)
+
+
+def test_measured_budgets_keep_the_bound_in_nine_of_ten_complete_rows():
+    complete, dummy, dummy = bench.measured(STARTS)
+    assert len(complete) >= 20
+    assert sum(one.good for one in complete) >= 0.9 * len(complete)
+
+
+def test_cells_are_within_print_rounding():
+    found, dummy = bench.cells(STARTS)
+    assert len(found) >= 28
+    assert [one.id for one in found if not one.good] == []
+    assert len({one.family for one in found}) >= 6
+
+
+def test_blind_plans_keep_the_promise_at_the_bad_end_of_the_band():
+    found, told, dummy = bench.blind(STARTS, BOARDS, CHECKPOINTS)
+    assert len(found) >= 15
+    assert [one.id for one in found + told if not one.good] == []
+    assert statistics.median(abs(one.error_gib) / one.board_gib for one in found) < 0.01
+    assert statistics.median(one.band_gib / one.board_gib for one in found) <= 0.025
+
+
+def test_every_refusal_to_increase_is_called_infeasible():
+    found, dummy = bench.dead(STARTS)
+    raised = [one for one in found if one.family == "raise"]
+    assert len(raised) >= 9
+    assert [one.id for one in raised if not one.good] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "--swa-full-tokens-ratio 0.3 --disable-radix-cache",
+            {"swa-full-tokens-ratio": "0.3", "disable-radix-cache": True},
+        ),
+        ("page_size=1, swa_full_tokens_ratio=0.8, disable_radix_cache=False", {"swa-full-tokens-ratio": "0.8"}),
+        ("disable_radix_cache=True, x=1", {"disable-radix-cache": True}),
+        ("--disable-radix-cache --port 1", {"disable-radix-cache": True}),
+        ("no arguments", {}),
+    ],
+)
+def test_arguments_are_read_from_command_lines_and_printed_lists(text, expected):
+    assert dict(bench.printed_arguments(text)) == expected
+
+
+def test_the_figures_of_a_row_by_hand():
+    # 63.72 - 78.81 x 0.12 = 54.2628 GiB; 444,500 tokens x 131,072 bytes = 54.260 GiB
+    complete, dummy, dummy = bench.measured([BY_ID["docs-llama31-8b-2025-01-23"]])
+    assert complete[0].error_gib == pytest.approx(0.0028, abs=0.0006)
+    assert bench.percentile([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 0.9) == 10
+
+
+def test_the_table_of_the_documentation_is_fresh():
+    text = bench.DOCS.read_text()
+    assert bench.written(text) == text, "run `make bench-planner ARGS=--write`"

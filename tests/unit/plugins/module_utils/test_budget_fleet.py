@@ -1,0 +1,137 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_fleet as fleet
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget import PlanInput, plan
+
+MLA = {
+    "architecture": "DeepseekV3ForCausalLM",
+    "attention": "mla",
+    "layers": 61,
+    "hidden_size": 7168,
+    "attention_heads": 64,
+    "kv_heads": 64,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "dtype": "bfloat16",
+}
+BOARDS = [{"name": "RTX PRO 6000"}] * 8
+
+
+def row(host="gpu-1", action="try", serving=True, **changes):
+    inputs = {
+        "arguments": {"tp-size": 8},
+        "geometry": MLA,
+        "engine_version": "0.5.23",
+        "free_before_load_gib": 94.97,
+        "weights_gib": 75.0,
+        "target_tokens": 200000,
+    }
+    inputs.update(changes)
+    return {
+        "host": host,
+        "instance": "main",
+        "gpus": BOARDS,
+        "model": "Kimi-K2",
+        "plan": dict(plan(PlanInput(**inputs)).as_dict(), step={"action": action}),
+        "serving": serving,
+    }
+
+
+def test_a_host_is_one_line_with_a_bar():
+    lines = fleet.lines([row()])
+    assert lines[0].split()[:3] == ["host", "GPUs", "model"]
+    assert "gpu-1" in lines[1]
+    assert "8 x RTX PRO 6000" in lines[1]
+    assert "200,000 (200,000-200,000)" in lines[1]  # capped: both ends of the band hold it
+    assert lines[2].strip().startswith("|WWW")
+
+
+def test_the_bar_is_as_long_as_it_says_and_shares_add_up():
+    plan_of = row()["plan"]
+    drawn = fleet.bar(plan_of, columns=40).split("|")[1]
+    assert len(drawn) == 40
+    # weights are 75.00 of 94.97 GiB: 31.6 of 40 columns
+    assert drawn.count("W") == 32
+    assert sum(gib for dummy, gib in fleet.shares_of(plan_of)) == pytest.approx(94.97, abs=0.01)
+    free = fleet.shares_of(plan_of)[-1][1]
+    assert free == pytest.approx(plan_of["predicted_least_free_gib"], abs=0.01)
+
+
+def test_a_host_that_cannot_keep_its_promise_says_why_and_what_would_help():
+    lines = fleet.lines([row(), row("gpu-2", target_tokens=400000)])
+    text = "\n".join(lines)
+    assert "refused: 400,000 tokens do not fit" in text
+    assert "lever: arguments: kv-cache-dtype bf16 -> fp8_e4m3" in text
+    assert fleet.bar(row(target_tokens=400000)["plan"]) == ""
+
+
+def test_columns_are_aligned_and_hosts_with_several_servers_are_told_apart():
+    other = dict(row("gpu-2"), instance="small")
+    lines = [line for line in fleet.lines([row(), other]) if not line.startswith("  ")]
+    assert "gpu-2/small" in lines[2]
+    start = lines[0].index("model")
+    assert [line[start:].split()[0] for line in lines] == ["model", "Kimi-K2", "Kimi-K2"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"action": "keep"}, (0, "no restart")),
+        ({"serving": False}, (0, "nothing serves now")),
+        ({}, (450, "a guess")),
+    ],
+)
+def test_the_outage_of_a_step(changes, expected):
+    # 60 s and 5.2 s for each of 75 GiB: a start of the reference case took about 450 s
+    assert fleet.outage_seconds(row(**changes)) == expected
+
+
+def test_a_start_that_was_seen_tells_the_outage():
+    seen = dict(row(), measurements=[{"load_seconds": 300.2}, {"load_seconds": 412.6}, {"load_seconds": None}])
+    assert fleet.outage_seconds(seen) == (413, "as the last start")
+
+
+def test_what_is_not_known_yet_is_one_line():
+    unknown = dict(row(geometry=None, free_before_load_gib=None), unchecked=["The engine is not installed yet."])
+    text = "\n".join(fleet.lines([unknown]))
+    assert "not known yet: gpus, geometry" in text
+    assert "not checked yet: The engine is not installed yet." in text
+    assert "None" not in text
+
+
+def test_an_upgrade_is_a_line():
+    seen = {"origin": "host", "engine_version": "0.5.12", "free_before_load_gib": 94.97, "weights_gib": 75.0}
+    text = "\n".join(fleet.lines([row(weights_gib=None, measurements=(seen,))]))
+    assert "upgrade: SGLang 0.5.12 to 0.5.23: from 0.5.20 on" in text
+
+
+def test_rows_come_from_what_planning_left_on_each_host():
+    planned = row()["plan"]
+    hostvars = {
+        "gpu-1": {
+            "__sglang_server_plan": planned,
+            "__sglang_server_gpus": {"gpus": BOARDS},
+            "__sglang_server_info": {"running": {"port": 30000}, "measurements": [{"load_seconds": 300}]},
+            "sglang_model_path": "/srv/models/Kimi-K2/",
+        },
+        "gpu-2": {
+            "sglang_server_plans": [
+                {"plan": planned, "instance": "main", "model": "/m/a"},
+                {"plan": planned, "instance": "small", "model": "/m/b"},
+            ],
+        },
+        "gpu-3": {},
+    }
+    lines = fleet.of_hosts(["gpu-1", "gpu-2", "gpu-3", "gpu-4"], hostvars)
+    hosts = [line.split()[0] for line in lines if not line.startswith("  ")]
+    assert hosts == ["host", "gpu-1", "gpu-2", "gpu-2/small", "gpu-3:", "gpu-4:"]
+    assert "Kimi-K2" in lines[1]
+    assert "300 s (as the last start)" in lines[1]
+    assert fleet.of_hosts([], {}) == []

@@ -1,0 +1,310 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading weights: _model_headers, _model_table, _model_weights, _model_created, _model_read. More in test_model.py."""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _model_created,
+    _model_headers,
+    _model_read,
+    _model_table,
+    _model_weights,
+)
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 1024,
+    "torch_dtype": "bfloat16",
+}
+
+
+def header_of(tensors, dtype="BF16"):
+    """{name: shape} -> header, one tensor behind the other."""
+    header, end = {}, 0
+    for name, shape in tensors.items():
+        size = 2
+        for one in shape:
+            size *= one
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [end, end + size]}
+        end += size
+    return header
+
+
+def write(path, tensors):
+    header = header_of(tensors)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as handle:
+        handle.write(struct.pack("<Q", len(text)) + text)
+        handle.truncate(8 + len(text) + max((one["data_offsets"][1] for one in header.values()), default=0))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    return tmp_path
+
+
+# --- headers ------------------------------------------------------------------
+
+OVERLAP = {
+    "a": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]},
+    "b": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]},
+    "c": {"dtype": "U8", "shape": [8], "data_offsets": [16, 24]},
+}
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (OVERLAP, "overlap or leave holes"),  # 24 bytes of tensors in 24: a sum alone does not see it
+        ({"a": {"dtype": "U8", "shape": [-8], "data_offsets": [0, 8]}}, "shape holds -8"),
+        ({"a": {"dtype": "U8", "shape": [-2, -4], "data_offsets": [0, 8]}}, "shape holds -2"),
+        ({"a": {"dtype": "U8", "shape": [2**70], "data_offsets": [0, 8]}}, "shape holds 1180591620717411303424"),
+        ({"a": {"dtype": "U8", "shape": [True], "data_offsets": [0, 1]}}, "shape holds True"),
+        ({"a": {"dtype": "U8", "shape": [1.5], "data_offsets": [0, 8]}}, "shape holds 1.5"),
+        ({"a": {"dtype": "U8", "shape": "8", "data_offsets": [0, 8]}}, "no list of sizes"),
+        ({"a": {"dtype": "U8", "shape": 8, "data_offsets": [0, 8]}}, "no list of sizes"),
+        ({"a": {"dtype": "U8", "shape": [[8]], "data_offsets": [0, 8]}}, "no list of sizes"),
+        ({"a": {"dtype": "U8", "shape": [1] * 100, "data_offsets": [0, 1]}}, "no list of sizes"),
+        ({"a": {"dtype": "BF16", "shape": [8], "data_offsets": [0, 8]}}, "8 bytes are not the shape"),
+        ({"a": {"dtype": "U8", "shape": [8], "data_offsets": [0, -8]}}, "no usable data_offsets"),
+        ({"a": {"dtype": "U8", "shape": [8], "data_offsets": [8, 0]}}, "no usable data_offsets"),
+        ({"a": {"dtype": "U8", "shape": [8], "data_offsets": [0, 2**63]}}, "no usable data_offsets"),
+    ],
+)
+def test_a_header_that_contradicts_itself_is_refused(header, said):
+    with pytest.raises(_model_headers.WeightsError, match=said) as caught:
+        _model_headers.parse_header(json.dumps(header), "model-00001-of-00002.safetensors")
+    assert "model-00001-of-00002.safetensors" in str(caught.value)
+    assert "fetch" in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("length", [2**63, 2**64 - 1, 100 * 1000 * 1000 + 1])
+def test_a_length_beyond_the_format_is_not_read(tmp_path, length):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(struct.pack("<Q", length) + b"{}")
+    begin = time.process_time()
+    with pytest.raises(_model_headers.WeightsError, match="more than safetensors allows.*fetch it again"):
+        _model_headers.read_header(str(path))
+    assert time.process_time() - begin < 0.1
+
+
+def test_types_that_nobody_knows_count_by_their_offsets():
+    header = {"a": {"dtype": "F3_E9", "shape": [7], "data_offsets": [0, 5]}, "b": {"data_offsets": [5, 6]}}
+    assert _model_headers.parse_header(json.dumps(header), "f").tensors == {
+        "a": ("F3_E9", 5, (7,)),
+        "b": ("unknown", 1, None),
+    }
+
+
+# --- which weights ------------------------------------------------------------
+
+
+def test_a_wrong_total_of_the_index_is_a_note(folder):
+    write(folder / "a.safetensors", {"model.embed_tokens.weight": [10, 64]})
+    index = {"metadata": {"total_size": 999}, "weight_map": {"model.embed_tokens.weight": "a.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    result = _model_read.read_folder(str(folder))
+    assert (result["weight_bytes"], result["index_total_bytes"], result["complete"]) == (1280, 999, True)
+    assert "states 999 bytes in all, the headers hold 1280" in result["notes"][0]
+
+
+@pytest.mark.parametrize("metadata", [{}, None, [], {"total_size": "1280"}, {"total_size": True}, {"total_size": -5}])
+def test_an_index_without_a_total_works(folder, metadata):
+    write(folder / "a.safetensors", {"w": [10, 64]})
+    index = {"metadata": metadata, "weight_map": {"w": "a.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    result = _model_read.read_folder(str(folder))
+    assert (result["weight_bytes"], result["index_total_bytes"], result["notes"]) == (1280, None, [])
+
+
+def test_a_tensor_in_two_files_counts_once(folder):
+    write(folder / "a.safetensors", {"w": [10, 64], "v": [1, 64]})
+    write(folder / "b.safetensors", {"w": [10, 64]})
+    result = _model_read.read_folder(str(folder))
+    assert result["weight_bytes"] == 1280 + 128
+    assert result["notes"] == ["1 tensors of b.safetensors are in another file too and count once"]
+
+
+def test_a_draft_file_that_the_index_forgot_is_loaded_as_the_engine_does(folder):
+    write(folder / "a.safetensors", {"model.layers.0.w": [10, 64]})
+    write(folder / "mtp.safetensors", {"model.layers.2.w": [20, 64]})
+    index = {"weight_map": {"model.layers.0.w": "a.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    source = _model_weights.Folder(str(folder))
+    forgotten = _model_weights.weights_in(source, 2, False, "Glm4MoeForCausalLM")
+    assert (forgotten.weight_bytes, forgotten.draft_layer_bytes) == (1280 + 2560, 2560)
+    assert _model_weights.weights_in(source, 2, False, "LlamaForCausalLM").weight_bytes == 1280
+
+
+def test_a_numbering_of_many_shards_is_no_burden():
+    names = [f"model-{number:05d}-of-02000.safetensors" for number in range(1, 2001)]
+    begin = time.process_time()
+    assert len(_model_weights.select_files(names).files) == 2000
+    assert time.process_time() - begin < 0.5
+    assert _model_weights.select_files(["model-00001-of-99999.safetensors"]).files == (
+        "model-00001-of-99999.safetensors",
+    )
+
+
+# --- the table ----------------------------------------------------------------
+
+
+def table_of(names, layers=2, **more):
+    table = _model_table.Table(layers)
+    for name in names:
+        table.add(name, "BF16", 128, (8, 8), **more)
+    return table.as_list()
+
+
+def test_tensors_that_differ_in_numbers_are_one_row():
+    names = [f"model.layers.{layer}.mlp.experts.{expert}.up_proj.weight" for layer in (0, 1) for expert in range(3)]
+    assert table_of(names) == [
+        {
+            "name": "model.layers.*.mlp.experts.*.up_proj.weight",
+            "dtype": "BF16",
+            "shape": [8, 8],
+            "tensors": 6,
+            "bytes": 768,
+            "layers": [[0, 1]],
+            "draft": False,
+            "tied": False,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "draft"),
+    [
+        ("model.layers.2.eh_proj.weight", [[2, 2]], True),
+        ("mtp.layers.0.mlp.up_proj.weight", [[0, 0]], True),
+        ("model.mtp.fc.weight", [], True),
+        ("model.mtp_layers.0.w", [[0, 0]], True),
+        ("model.visual.blocks.26.norm1.weight", [[26, 26]], False),
+        ("model.embed_tokens.weight", [], False),
+        ("model.layers.*.odd.weight", [], False),
+        ("model.layers.99999999.w", [], False),
+        ("layers.1", [[1, 1]], False),
+    ],
+)
+def test_layers_and_drafts(name, layers, draft):
+    (row,) = table_of([name])
+    assert (row["layers"], row["draft"]) == (layers, draft)
+
+
+def test_layers_are_told_as_runs():
+    (row,) = table_of([f"model.layers.{layer}.w" for layer in (5, 0, 1, 7, 2)], layers=None)
+    assert row["layers"] == [[0, 2], [5, 5], [7, 7]]
+    assert _model_table.layers_of(row) == 5
+    assert _model_table.layers_between(row, 1, 6) == [1, 2, 5]
+    assert _model_table.table_problem([row]) is None
+
+
+def test_a_table_has_an_end():
+    table = _model_table.Table(2)
+    for number in range(_model_table.MAX_ROWS + 500):
+        table.add(f"w{number}", "U8", 1, (1,))
+    rows = table.as_list()
+    assert len(rows) == _model_table.MAX_ROWS + 1
+    assert (rows[-1]["name"], rows[-1]["bytes"]) == (_model_table.OTHERS, 500)
+
+
+def test_what_is_read_is_what_a_plan_takes(folder):
+    write(folder / "model.safetensors", {"model.layers.0.mlp.up_proj.weight": [8, 8], "lm_head.weight": [8, 8]})
+    (folder / "config.json").write_text(json.dumps(dict(CONFIG, tie_word_embeddings=True)))
+    result = _model_read.read_folder(str(folder))
+    assert _model_table.table_problem(result["weight_table"]) is None
+    assert [row["tied"] for row in result["weight_table"]] == [False, True]
+    assert sum(row["bytes"] for row in result["weight_table"]) == result["weight_bytes"]
+    assert (result["source"], result["commit"]) == ("model folder", None)
+
+
+def test_an_incomplete_model_has_no_table(folder):
+    write(folder / "model-00001-of-00002.safetensors", {"w": [8, 8]})
+    result = _model_read.read_folder(str(folder))
+    assert (result["weight_table"], result["weight_bytes"], result["complete"]) == ([], None, False)
+
+
+def test_drafts_are_told_apart_where_the_geometry_is_not_understood(folder):
+    write(folder / "model.safetensors", {"model.layers.1.w": [8, 8], "model.layers.2.w": [4, 8]})
+    unknown = dict(CONFIG, architectures=["NobodysForCausalLM"], kv_lora_rank=512)
+    (folder / "config.json").write_text(json.dumps(unknown))
+    result = _model_read.read_folder(str(folder), {}, False)
+    assert (result["geometry"], result["weight_bytes"], result["draft_layer_bytes"]) == (None, 192, 64)
+
+
+# --- speed --------------------------------------------------------------------
+
+
+def test_two_hundred_shards_take_less_than_a_second(folder):
+    """Processor time, so that other work does not count. 20,000 tensors, sparse files of 27 GB in all."""
+    weight_map = {}
+    for shard in range(200):
+        name = f"model-{shard + 1:05d}-of-00200.safetensors"
+        tensors = {
+            f"model.layers.{shard % 2}.mlp.experts.{shard * 100 + one}.up_proj.weight": [768, 900] for one in range(100)
+        }
+        weight_map.update(dict.fromkeys(tensors, name))
+        write(folder / name, tensors)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    begin = time.process_time()
+    result = _model_read.read_folder(str(folder))
+    assert time.process_time() - begin < 1.0
+    assert result["weight_bytes"] == 20000 * 768 * 900 * 2
+    assert len(result["weight_table"]) == 1
+
+
+# --- what is made besides -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "size"),
+    [
+        ({}, 131072 * 128 * 4),  # 64 MiB, the difference between files and log of Llama 3.1 8B
+        ({"head_dim": None}, 131072 * 128 * 4),
+        (
+            {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}},
+            131072 * 128 * 4,
+        ),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, 2 * 131072 * 128 * 4),
+        ({"partial_rotary_factor": 0.5}, 131072 * 64 * 4),
+        (
+            {"rope_parameters": {"full": {"rope_type": "default"}, "window": {"rope_type": "default"}}},
+            2 * 131072 * 128 * 4,
+        ),
+        ({"rope_local_base_freq": 10000.0}, 2 * 131072 * 128 * 4),
+        (
+            {
+                "kv_lora_rank": 512,
+                "qk_rope_head_dim": 64,
+                "max_position_embeddings": 163840,
+                "rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096},
+            },
+            163840 * 64 * 4,  # DeepSeek-V3
+        ),
+        ({"max_position_embeddings": None}, 0),
+        ({"max_position_embeddings": 2**40}, 0),
+        ({"max_position_embeddings": "131072"}, 0),
+        ({"rope_scaling": {"type": "yarn", "factor": float("inf")}}, 131072 * 128 * 4),
+    ],
+)
+def test_rotary_tables(changes, size):
+    base = {"max_position_embeddings": 131072, "hidden_size": 4096, "num_attention_heads": 32, "head_dim": 128}
+    made = _model_created.created_of({**base, **changes})
+    assert sum(one["bytes"] for one in made) == size
+    assert all(one["source"] for one in made)
