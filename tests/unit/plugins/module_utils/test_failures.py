@@ -556,6 +556,7 @@ def test_advice_names_variables_that_the_role_has():
     names |= set(re.findall(r"sglang_server_\w+", (pathlib.Path(_failure_unnamed.__file__)).read_text()))
     assert names <= {
         "sglang_server_arguments",
+        "sglang_server_boards_wait_seconds",
         "sglang_server_environment",
         "sglang_server_mem_fraction_static",
         "sglang_server_chunked_prefill_size",
