@@ -32,18 +32,10 @@ _value:
   elements: str
 """
 
-from ansible.errors import AnsibleFilterError
-
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _unit_file
-
-
-def clean_exit_statuses(version):
-    try:
-        return _unit_file.clean_exit_statuses(version)
-    except ValueError as error:
-        raise AnsibleFilterError(str(error)) from error
+from ansible_collections.gpufleet.sglang.plugins.plugin_utils._sentence import as_filter
 
 
 class FilterModule:
     def filters(self):
-        return {"clean_exit_statuses": clean_exit_statuses}
+        return {"clean_exit_statuses": as_filter(_unit_file.clean_exit_statuses)}

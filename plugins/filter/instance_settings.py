@@ -33,18 +33,10 @@ _value:
   type: dict
 """
 
-from ansible.errors import AnsibleFilterError
-
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _words
-
-
-def instance_settings(defaults, overrides):
-    try:
-        return _words.instance_settings(defaults, overrides)
-    except ValueError as error:
-        raise AnsibleFilterError(str(error)) from error
+from ansible_collections.gpufleet.sglang.plugins.plugin_utils._sentence import as_filter
 
 
 class FilterModule:
     def filters(self):
-        return {"instance_settings": instance_settings}
+        return {"instance_settings": as_filter(_words.instance_settings)}

@@ -40,18 +40,10 @@ _value:
   type: dict
 """
 
-from ansible.errors import AnsibleFilterError
-
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _layers
-
-
-def merged_layers(layers, kind):
-    try:
-        return _layers.merged_layers(layers, kind)
-    except ValueError as error:
-        raise AnsibleFilterError(str(error)) from error
+from ansible_collections.gpufleet.sglang.plugins.plugin_utils._sentence import as_filter
 
 
 class FilterModule:
     def filters(self):
-        return {"merged_layers": merged_layers}
+        return {"merged_layers": as_filter(_layers.merged_layers)}

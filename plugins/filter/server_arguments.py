@@ -43,18 +43,10 @@ _value:
   elements: str
 """
 
-from ansible.errors import AnsibleFilterError
-
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _words
-
-
-def server_arguments(arguments, engine=None):
-    try:
-        return _words.server_arguments(arguments, engine)
-    except ValueError as error:
-        raise AnsibleFilterError(str(error)) from error
+from ansible_collections.gpufleet.sglang.plugins.plugin_utils._sentence import as_filter
 
 
 class FilterModule:
     def filters(self):
-        return {"server_arguments": server_arguments}
+        return {"server_arguments": as_filter(_words.server_arguments)}

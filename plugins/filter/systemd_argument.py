@@ -30,18 +30,10 @@ _value:
   type: str
 """
 
-from ansible.errors import AnsibleFilterError
-
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _words
-
-
-def systemd_argument(word):
-    try:
-        return _words.systemd_argument(word)
-    except ValueError as error:
-        raise AnsibleFilterError(str(error)) from error
+from ansible_collections.gpufleet.sglang.plugins.plugin_utils._sentence import as_filter
 
 
 class FilterModule:
     def filters(self):
-        return {"systemd_argument": systemd_argument}
+        return {"systemd_argument": as_filter(_words.systemd_argument)}

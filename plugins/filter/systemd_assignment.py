@@ -36,18 +36,14 @@ _value:
   type: str
 """
 
-from ansible.errors import AnsibleFilterError
-
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _words
+from ansible_collections.gpufleet.sglang.plugins.plugin_utils._sentence import as_filter
 
 
 def systemd_assignment(value, name):
-    try:
-        return _words.systemd_assignment(name, value)
-    except ValueError as error:
-        raise AnsibleFilterError(str(error)) from error
+    return _words.systemd_assignment(name, value)
 
 
 class FilterModule:
     def filters(self):
-        return {"systemd_assignment": systemd_assignment}
+        return {"systemd_assignment": as_filter(systemd_assignment)}

@@ -36,18 +36,14 @@ _value:
   type: str
 """
 
-from ansible.errors import AnsibleFilterError
-
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _words
+from ansible_collections.gpufleet.sglang.plugins.plugin_utils._sentence import as_filter
 
 
 def systemd_environment_line(value, name):
-    try:
-        return _words.environment_file_line(name, value)
-    except ValueError as error:
-        raise AnsibleFilterError(str(error)) from error
+    return _words.environment_file_line(name, value)
 
 
 class FilterModule:
     def filters(self):
-        return {"systemd_environment_line": systemd_environment_line}
+        return {"systemd_environment_line": as_filter(systemd_environment_line)}

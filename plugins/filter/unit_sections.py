@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-name: clean_unit_sections
+name: unit_sections
 short_description: Write sections of a systemd unit from a dictionary
 version_added: 0.1.0
 author:
@@ -23,7 +23,7 @@ options:
 
 EXAMPLES = r"""
 # ["[Service]", "Nice=-5", "ReadWritePaths=/srv/logs"]
-lines: "{{ {'Service': {'Nice': -5, 'ReadWritePaths': ['/srv/logs']}} | gpufleet.sglang.clean_unit_sections }}"
+lines: "{{ {'Service': {'Nice': -5, 'ReadWritePaths': ['/srv/logs']}} | gpufleet.sglang.unit_sections }}"
 """
 
 RETURN = r"""
@@ -33,18 +33,10 @@ _value:
   elements: str
 """
 
-from ansible.errors import AnsibleFilterError
-
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _unit_file
-
-
-def clean_unit_sections(extra):
-    try:
-        return _unit_file.unit_sections(extra)
-    except ValueError as error:
-        raise AnsibleFilterError(str(error)) from error
+from ansible_collections.gpufleet.sglang.plugins.plugin_utils._sentence import as_filter
 
 
 class FilterModule:
     def filters(self):
-        return {"clean_unit_sections": clean_unit_sections}
+        return {"unit_sections": as_filter(_unit_file.unit_sections)}
