@@ -28,7 +28,7 @@ if DEVTREE not in sys.path:
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _gpu  # noqa: E402
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget import plan  # noqa: E402
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_options import plan_input  # noqa: E402
-from ansible_collections.gpufleet.sglang.plugins.module_utils._model import read_folder  # noqa: E402
+from ansible_collections.gpufleet.sglang.plugins.module_utils._model_read import read_folder  # noqa: E402
 
 HOSTS = ["bash", str(tree.ROOT / "molecule" / "shared" / "hosts" / "hosts.sh")]
 VERSION, MODEL = "0.5.23", "SmolLM2-135M"
@@ -37,6 +37,7 @@ CAP_TOKENS, CAP_STARTS = 30000, 5
 MEMINFO = "cat /proc/meminfo"
 ARGUMENTS = {"device": "cpu", "dtype": "float32", "max-running-requests": 8, "context-length": 512}
 START_SECONDS = 600
+SETTLE_LOOKS, SETTLE_SECONDS, SETTLE_MIB = 10, 3, 50
 FINAL = re.compile(r"max_total_num_tokens=(\d+)")
 LOAD_BEGIN = re.compile(r"Load weight begin\. avail mem=([\d.]+) GB")
 
@@ -97,6 +98,19 @@ def start(host, number, fraction, cap=None):
     raise SystemExit("the engine did not come up:\n" + log[-3000:])
 
 
+def settled(host):
+    """Return /proc/meminfo of the host once the processes that ended have given their memory back."""
+    last = None
+    for _look in range(SETTLE_LOOKS):
+        meminfo = on_host(host, MEMINFO)
+        free_mib = _gpu.meminfo_mib(meminfo)[1]
+        if last is not None and abs(free_mib - last) < SETTLE_MIB:
+            break
+        last = free_mib
+        time.sleep(SETTLE_SECONDS)
+    return meminfo
+
+
 def inside(answer, tokens):
     return answer.predicted_tokens_low <= tokens <= answer.predicted_tokens_high
 
@@ -109,7 +123,7 @@ def words(answer, tokens):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--host", default="plan-a")
     parser.add_argument("--keep", action="store_true", help="leave the test host running")
     options = parser.parse_args(arguments)
@@ -121,7 +135,7 @@ def main(arguments):
         model = read_folder(str(local_model()))
         for number, fraction in enumerate(FRACTIONS):
             wanted = {"mem_fraction_static": fraction, "pool_policy": "fill"}
-            answer = planned(model, on_host(options.host, MEMINFO), **wanted)
+            answer = planned(model, settled(options.host), **wanted)
             tokens, before = start(options.host, number, fraction)
             told = planned(model, on_host(options.host, MEMINFO), free_before_load_gib=before, **wanted)
             blind, known = inside(answer, tokens), inside(told, tokens)

@@ -85,6 +85,8 @@ def all_parts(long: bool) -> list[Part]:
         kind = "alone" if scenario in REAL_ENGINE_SCENARIOS else "played"
         parts.append(Part(f"molecule-{scenario}", ["bash", "tools/molecule.sh", scenario], kind=kind))
     if long:
+        starts = ". tools/env.sh && exec python tools/engine_starts.py"
+        parts.append(Part("engine-starts", ["bash", "-c", starts], kind="alone"))
         parts.append(Part("demo", ["bash", "tools/demo.sh"], kind="alone"))
     return parts
 

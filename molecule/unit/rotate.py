@@ -23,8 +23,10 @@ def main():
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, check=False
         )
     lines = run.stdout.splitlines()
-    telling = [line[:200] for line in lines if OLD in line or NEW in line]
+    telling = [line for line in lines if OLD in line or NEW in line]
     print("%d lines of output, %d of them tell a key, exit status %d" % (len(lines), len(telling), run.returncode))
+    for line in telling:
+        print(line.replace(OLD, "<the old key>").replace(NEW, "<the new key>")[:2000])
     if run.returncode != 0 or len(lines) < 100:
         print("\n".join(line for line in lines[-60:] if line not in telling))
         return 1

@@ -68,6 +68,12 @@ def _with_options(inp):
     return dict(inp.arguments, **{name: value for name, value in stated.items() if value is not None})
 
 
+def _with_draft(inp):
+    """Return the geometry with that of a draft model of its own, whose rows the pool has too."""
+    draft = inp.draft_geometry
+    return dict(inp.geometry, draft_geometry=draft) if draft and draft_by_path(inp) else inp.geometry
+
+
 def cell_of(inp, keys):
     """Return (Cell or None, source, note)."""
     pages = page_size_of(inp.arguments)
@@ -77,7 +83,7 @@ def cell_of(inp, keys):
     if inp.geometry:
         try:
             cell = _kv.cell_bytes(
-                inp.geometry,
+                _with_draft(inp),
                 _with_options(inp),
                 inp.engine_version,
                 environment=inp.environment,

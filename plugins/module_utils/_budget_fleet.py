@@ -141,23 +141,18 @@ def lines(rows):
 
 
 def rows_of_host(host, variables):
-    """Return the rows of one host from what its planning left behind: a list of all instances, or the last one."""
-    listed = variables.get("sglang_server_plans")
-    if not listed:
-        plan = variables.get("__sglang_server_plan")
-        listed = [{"plan": plan}] if plan and plan.get("table") else []
+    """Return the rows of one host from what its planning left behind in C(sglang_server_plans), one for each server."""
     found = []
-    for one in listed:
-        gpus = one.get("gpus") or (variables.get("__sglang_server_gpus") or {}).get("gpus")
-        server = one.get("server") or variables.get("__sglang_server_info") or {}
+    for one in variables.get("sglang_server_plans") or ():
+        server = one.get("server") or {}
         found.append(
             {
                 "host": host,
                 "instance": one.get("instance"),
-                "gpus": gpus,
-                "model": _short(one.get("model") or variables.get("sglang_model_path")),
+                "gpus": one.get("gpus") or [],
+                "model": _short(one.get("model")),
                 "plan": one["plan"],
-                "serving": bool((server.get("running") or {}).get("port") or server.get("active")),
+                "serving": bool(server.get("serving")),
                 "measurements": server.get("measurements") or [],
                 "unchecked": one.get("unchecked") or [],
             }

@@ -105,12 +105,13 @@ def draft_by_path(inp):
 def is_multimodal(inp):
     """Return whether the model takes images or sound here; --language-only and its like switch that off.
 
-    Where the geometry does not say, the name of the architecture does.
+    Where the geometry does not say, the name of the architecture does; also for a model that takes them only with
+    --enable-multimodal.
     """
     geometry = inp.geometry or {}
     said = geometry.get("multimodal")
-    if said is None:
-        said = str(geometry.get("architecture") or "").endswith("ForConditionalGeneration")
+    if said is None or _kv.is_on(inp.arguments.get("enable-multimodal") or False):
+        said = said or str(geometry.get("architecture") or "").endswith("ForConditionalGeneration")
     if not said:
         return False
     return not any(_kv.is_on(inp.arguments.get(name) or False) for name in ("language-only", "language-model-only"))

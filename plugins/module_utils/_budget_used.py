@@ -204,6 +204,7 @@ def _by_table(inp):
         draft_geometry=inp.draft_geometry,
         draft_created=list(inp.draft_weights_created),
         gpu_capability=compute_capability(inp),
+        device=inp.device,
     )
     draft = found["draft_gib"]
     if draft is None:

@@ -196,6 +196,7 @@ class Instance:
                     "host": before.get("host"),
                     "port": before.get("port"),
                     "stop": now["active"] and not same,
+                    "kept": same,
                 }
             )
         return steps

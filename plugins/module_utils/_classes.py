@@ -45,10 +45,19 @@ class Row:
 
 # What is declared beside arguments and environment, and is more than a line of the unit.
 ITEMS = (
-    Row("key_mark", RESTART_READY, "a key is read at the start and never reaches device memory"),
     Row("user|group|folders", RESTART_READY, "who runs it and where caches lie; the same kernels are compiled again"),
     Row("hardening", RESTART_READY, "what the process may do, not what it computes; that it comes up has to be seen"),
 )
+
+# What a person reads for an item that is no name of a variable, an argument or a directive.
+KEYS = "keys"
+LABELS = {
+    KEYS: "a key (sglang_server_api_key, sglang_server_admin_api_key)",
+    "arguments.config": "whether there is a key",
+    "folders": "folders of the server",
+    "gpus": "the boards of the host",
+    "weight_bytes": "the weights on the host",
+}
 
 # Names of the environment that cannot matter to device memory (SGLang 0.4.3 to 0.5.23 environ.py; systemd.exec(5)).
 ENVIRONMENT = (
@@ -104,6 +113,23 @@ class Change:
 
 def _fitting(rows, name, otherwise):
     return next((row.change_class for row in rows if re.fullmatch(row.name, name)), otherwise)
+
+
+def label(item):
+    """An item as a person reads it."""
+    group, _dot, name = item.partition(".")
+    if item in LABELS:
+        return LABELS[item]
+    if group in GROUPS:
+        return ("the argument %s" if group == "arguments" else "the variable %s") % name
+    if name:
+        return "%s of the unit" % name
+    return "sglang_server_" + item
+
+
+def keys_change(differ):
+    """The change of keys: they are read at the start and never reach device memory."""
+    return change_of([(RESTART_READY, KEYS)] if differ else [])
 
 
 def argument_class(name):
@@ -190,7 +216,11 @@ def _members(name, value):
     """A directive with its value; each variable of an ``Environment=`` line by itself."""
     if name != "Environment" or not value:
         return [(name, value)]
-    words = shlex.split(value)
+    try:
+        words = shlex.split(value)
+    except ValueError:
+        # Written by hand; systemd has its own idea of it.
+        return [(name, value)]
     return [("%s.%s" % (name, word.partition("=")[0]), word.partition("=")[2]) for word in words]
 
 

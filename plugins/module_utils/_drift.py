@@ -22,14 +22,21 @@ UNIT_DIRS = ("/etc/systemd/system", "/etc/systemd/system.control", "/run/systemd
 MOST_UNIT_BYTES = 262144
 
 
-def drop_ins(unit, loaded=(), unit_dirs=UNIT_DIRS):
-    """Drop-ins of this one unit that are not ours, loaded by systemd or only lying there. Sorted paths.
+def folder_names(unit):
+    """Names of the folders with drop-ins of a unit: its own, and those of its name cut behind each dash.
 
-    Drop-ins for all services (``service.d``) are the site's own business.
+    ``service.d``, for all services of the host, is the site's own business.
     """
-    found = {path for path in loaded if "/%s.d/" % unit in path}
-    for directory in unit_dirs:
-        folder = os.path.join(directory, unit + ".d")
+    stem, _dot, kind = unit.rpartition(".")
+    cut = [stem[: position + 1] for position, sign in enumerate(stem) if sign == "-"]
+    return ["%s.%s.d" % (name, kind) for name in [stem] + cut]
+
+
+def drop_ins(unit, loaded=(), unit_dirs=UNIT_DIRS):
+    """Drop-ins of a unit that are not ours, loaded by systemd or only lying there. Sorted paths."""
+    names = folder_names(unit)
+    found = {path for path in loaded if os.path.basename(os.path.dirname(path)) in names}
+    for folder in (os.path.join(directory, name) for directory in unit_dirs for name in names):
         if os.path.isdir(folder):
             found.update(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".conf"))
     return sorted(path for path in found if os.path.basename(path) != CANDIDATE_DROP_IN)

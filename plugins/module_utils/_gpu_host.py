@@ -24,6 +24,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu import (
     nvidia_devices,
     parse_query,
 )
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_processes import PROCESS_FIELDS, with_processes
 
 PAUSE_SECONDS = 2  # between two tries while the driver does not answer yet
 TIMED_OUT = (124, 137)  # exit status of timeout(1), and of a process that it had to kill
@@ -75,8 +76,9 @@ def read_host(module):
                 f"This host has {boards} NVIDIA boards but no nvidia-smi, its figures are those of the CPU:"
                 " install the driver."
             )
-        return cpu_result(meminfo, nodes), warnings
-    gpus = _ask(module, path)
+        result = cpu_result(meminfo, nodes)
+        return dict(result, gpus=with_processes(result["gpus"], "")), warnings
+    gpus = with_processes(_ask(module, path), _process_text(module, path))
     result = gpu_result(gpus, _driver_version(module, path), read_text("/proc/meminfo"))
     return result, list(result["problems"])
 
@@ -88,9 +90,9 @@ def find_command(module, command):
     return module.get_bin_path(command, opt_dirs=["/usr/lib/wsl/lib", "/usr/lib/nvidia/bin"])
 
 
-def _run(module, path, fields):
+def _run(module, path, fields, what="gpu"):
     """Return (rc, output) of one query. timeout(1) ends a call that hangs on a sick driver."""
-    argv = [path, "--query-gpu=" + ",".join(fields), "--format=csv,noheader,nounits"]
+    argv = [path, f"--query-{what}=" + ",".join(fields), "--format=csv,noheader,nounits"]
     timeout = module.get_bin_path("timeout")
     seconds = module.params["timeout_seconds"]
     if timeout:
@@ -125,6 +127,15 @@ def _ask(module, path):
         if not row.transient or tries_left < 1:
             raise GpuError(sentence)
         time.sleep(PAUSE_SECONDS)
+
+
+def _process_text(module, path):
+    """Return what the tool says of the processes on the boards, empty where it does not: a plan goes on without."""
+    try:
+        rc, out, _err = _run(module, path, PROCESS_FIELDS, "compute-apps")
+    except GpuError:
+        return ""
+    return out if rc == 0 else ""
 
 
 def _is_message(text):

@@ -41,7 +41,9 @@ def address_of(module, params):
                     params["api_key_file"], error
                 )
             )
-        module.no_log_values.add(api_key)
+        if api_key:
+            # Ansible takes an empty text out of everything: letters and figures alike.
+            module.no_log_values.add(api_key)
     return _http.Address(params["host"], params["port"], api_key or None)
 
 

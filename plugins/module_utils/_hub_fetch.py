@@ -77,8 +77,11 @@ class Fetcher:
                 url = urljoin(url, target)
         raise HubError(f"The hub redirects {url} in circles: check sglang_model_endpoint.")
 
-    def patiently(self, what: str, step):
-        """Run `step` until it ends; a broken transfer that brought something does not use up a try."""
+    def patiently(self, what: str, step, kept: str = ""):
+        """Run `step` until it ends; a broken transfer that brought something does not use up a try.
+
+        :arg kept: what becomes of a transfer that is given up, for the message.
+        """
         failures = 0
         while True:
             try:
@@ -99,9 +102,8 @@ class Fetcher:
             failures = 1 if progress else failures + 1
             if failures >= self.tries:
                 raise HubError(
-                    f"{what} was expected from {self.source.endpoint} and after {failures} tries the last answer was: "
-                    f"{reason}; check the network, a proxy and sglang_model_endpoint, what was loaded is kept and "
-                    "taken up by the next run."
+                    f"Expected {what} from {self.source.endpoint}, and after {failures} tries the last answer was: "
+                    f"{reason}; check the network, a proxy and sglang_model_endpoint{kept}."
                 )
             self.sleep(min(2.0**failures, 30.0))
 
@@ -136,7 +138,8 @@ class Fetcher:
         """Bring one file to `target`, resuming `target`.incomplete, and verify size and sha256."""
         part = target + PART_SUFFIX
         os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
-        self.patiently(wanted.name, lambda: self.continue_part(wanted, commit, part))
+        kept = ", what was loaded is kept and taken up by the next run"
+        self.patiently(wanted.name, lambda: self.continue_part(wanted, commit, part), kept)
         found = digest_of(part) if wanted.sha256 else None
         if found != wanted.sha256:
             os.unlink(part)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._conflicts import allocator_value
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import canonical_arguments
 
 QUANTITIES = ("weights", "cell", "activation")
@@ -79,9 +80,6 @@ ARGUMENT_MATTERS_TO = {
     "stream-interval": (),
 }
 
-# Environment names that change what memory is needed; all others belong to the process, not to its memory.
-ALLOCATOR_NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-
 
 def _plain(data):
     """Numbers and booleans lose the spelling of a template: controllers differ in whether "{{ 5 }}" is text."""
@@ -123,7 +121,10 @@ def keys(arguments, environment, geometry, weight_bytes, engine_version):
         this host's alone.
     """
     arguments = canonical_arguments(arguments or {})
-    allocator = {name: value for name, value in (environment or {}).items() if name in ALLOCATOR_NAMES}
+    # Of the environment only the settings of the allocator change what memory is needed: in any order, and whatever the
+    # name of their variable, which is another one from torch 2.10 on.
+    settings = allocator_value(environment or {}).split(",")
+    allocator = sorted({setting.strip() for setting in settings if setting.strip()})
     beside = {
         "weights": {"bytes": weight_bytes, "geometry": geometry, "version": engine_version},
         "cell": {"geometry": geometry, "version": engine_version},

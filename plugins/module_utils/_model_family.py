@@ -222,6 +222,11 @@ def _reuses_index(text, layer, where):
     return max(layer - offset + 1, 0) % often != 0
 
 
+# Only layers that keep one row for 4 tokens choose among them by an index of such rows.
+# Source: get_num_indexer_layers in srt/configs/model_config.py of sglang 0.5.23.
+_INDEXED_RATIO = 4
+
+
 def _compressed(family, text, where, architecture):
     """DeepSeek-V4: what every layer compresses to, and the widths of its rows."""
     if family.attention != "compressed":
@@ -236,6 +241,8 @@ def _compressed(family, text, where, architecture):
     family.used.update(key for key in text if key.startswith(("index_", "compress")))
     family.used.update(("kv_source_layer_ids", "window_size", "sliding_window"))
     family.fields["compress_ratios"] = ratios
+    if _INDEXED_RATIO in ratios:
+        family.fields["index_compress"] = _INDEXED_RATIO
     widths = (("index_head_dim", ("index_head_dim",)), ("qk_rope_head_dim", ("qk_rope_head_dim",)))
     for name, spellings in (*widths, ("window_tokens", ("sliding_window", "window_size"))):
         family.fields[name] = _number(text, spellings, where)

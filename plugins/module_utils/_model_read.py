@@ -11,14 +11,18 @@ import re
 from dataclasses import dataclass
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import UnknownLayout
-from ansible_collections.gpufleet.sglang.plugins.module_utils._model import merged, read_geometry, text_node
+from ansible_collections.gpufleet.sglang.plugins.module_utils._model import (
+    first_architecture,
+    merged,
+    read_geometry,
+    text_node,
+)
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_created import created_of
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_figures import (
     ModelError,
     context_tokens,
     dtype_of,
     stated,
-    word,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_headers import is_integer
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_quant import note_quantization, quantization_of
@@ -109,11 +113,6 @@ def read_model(source, place, overrides=None, require_geometry=True):
         "source": source.label,
         "commit": source.commit,
     }
-
-
-def first_architecture(config):
-    names = config.get("architectures")
-    return word(names[0]) if isinstance(names, list) and names else None
 
 
 def layers_of(text, geometry):

@@ -37,7 +37,6 @@ __all__ = [
     "parse_header",
     "read_header",
     "read_json",
-    "read_weights",
     "select_files",
     "weights_in",
 ]
@@ -300,8 +299,3 @@ def weights_in(source, layers=None, tied=False, architecture=None):
     if forgotten and architecture in FORGETFUL_ARCHITECTURES:
         selection = Selection((*selection.files, FORGOTTEN_DRAFT), selection.tensors_of, selection.from_index)
     return add_up(selection, source.headers(selection.files), layers, tied, index)
-
-
-def read_weights(path, layers=None, tied=False):
-    """Return the Weights of the model folder C(path)."""
-    return weights_in(Folder(path), layers, tied)

@@ -8,8 +8,22 @@ Private to the gpufleet.sglang collection; may change at any time.
 
 from __future__ import annotations
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
+
 # What a way back ended in, by what its start-up showed.
 RESTORED, DEGRADED, STOPPED, DOWN = "restored", "restored_degraded", "stopped", "down"
+
+
+def surprise(task, result):
+    """What broke, in one sentence: a task that nobody expected to fail, and what its program said.
+
+    :arg task: name of the task. :arg result: its result.
+    """
+    message = str(result.get("msg") or "failed").strip().rstrip(".")
+    said = [line.strip() for line in str(result.get("stderr") or "").splitlines() if line.strip()]
+    if said and said[-1] not in message:
+        message += " (%s)" % "; ".join(line.rstrip(".") for line in said[-3:])
+    return mask_text("%s: %s." % (task, message))
 
 
 def way_back_state(back):
@@ -31,15 +45,22 @@ def way_back_state(back):
 
 def _serving_sentence(serving, state, back):
     if not serving:
+        if state == DOWN:
+            why = ((back.get("ready") or {}).get("reason") or "").rstrip(".")
+            return "Nothing serves now, and what served before did not come up%s." % (": " + why if why else "")
         return "Nothing serves now; nothing served before." if state == STOPPED else "Nothing serves now."
     where = "%s serves on port %s" % (serving["unit"], serving["port"])
+    if state == DOWN:
+        why = ((back.get("ready") or {}).get("reason") or "it did not come up").rstrip(".")
+        return "%s, but not as before: %s." % (where, why)
     if state in (RESTORED, DEGRADED):
         pool = ((back.get("ready") or {}).get("startup") or {}).get("pool_tokens")
         what = {"proof": "the last proven configuration", "baseline": "what served before"}.get(
             back.get("kind"), "what was there before"
         )
         tail = " with less than its record" if state == DEGRADED else ""
-        return "%s again: %s%s%s." % (where, what, ", pool %s tokens" % pool if pool else "", tail)
+        again = " as it did, without a restart" if back.get("kept") else " again"
+        return "%s%s: %s%s%s." % (where, again, what, ", pool %s tokens" % pool if pool else "", tail)
     return where + "."
 
 

@@ -32,7 +32,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_rules i
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_server import INSTANCE_CHECKS
 
 # Facts that the roles set; they are no variables to set and no typing errors either.
-OUTPUTS = ("sglang_server_outcomes",)
+OUTPUTS = ("sglang_server_outcomes", "sglang_server_plans")
 
 
 def options_of(specs: dict[str, dict]) -> dict:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least, version_key
-from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import LEAST_SECRET_LENGTH
+from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_arguments import ARGUMENT_CHECKS
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_environment import ENVIRONMENT_CHECKS
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_host import Instance
@@ -70,6 +70,10 @@ def check_name(instance: Instance) -> Iterator[Finding]:
         )
 
 
+# A key is taken out of everything that is returned: a shorter one, or a number, would take figures with it.
+LEAST_KEY_LENGTH = 8
+
+
 def check_keys(instance: Instance) -> Iterator[Finding]:
     """A key reaches the server by a file of YAML and SGLang's own parser, and clients send it in a header.
 
@@ -81,11 +85,12 @@ def check_keys(instance: Instance) -> Iterator[Finding]:
             continue  # of a list or a dictionary, check_types says it
         if not isinstance(key, str):
             yield Finding(SERVER + row.setting, f"{label}: expected a text, found something else: put it in quotes.")
-        elif not re.fullmatch(r"(?!-)[!-~]{%d,}" % LEAST_SECRET_LENGTH, key):
+        elif not re.fullmatch(r"(?!-)(?!\d+\Z)[!-~]{%d,}" % LEAST_KEY_LENGTH, key):
             yield Finding(
                 SERVER + row.setting,
-                f"{label}: expected at least {LEAST_SECRET_LENGTH} signs of printable ASCII without blanks and not "
-                "beginning with '-', found something else: make another key, for example with openssl rand -hex 24.",
+                f"{label}: expected at least {LEAST_KEY_LENGTH} signs of printable ASCII without blanks, not only "
+                "digits and not beginning with '-', found something else: make another key, for example with openssl "
+                "rand -hex 24.",
             )
         elif is_older(instance.engine_version, row.since):
             yield Finding(
@@ -145,6 +150,8 @@ def directive_problem(name: str, value: object) -> str | None:
     for one in value if isinstance(value, list) else [value]:
         if one is None or isinstance(one, (list, dict)):
             return f"expected a text, a number or a list of these for {name}"
+        if mask_text(str(one)) != str(one):
+            return f"{name} holds what looks like a secret, and everybody on the host reads the unit: remove it there"
         if re.search(r"[\n\r\0]", str(one)):
             return f"expected {name} on one line, found a line break in it: use a list for several lines"
         if str(one).endswith("\\"):

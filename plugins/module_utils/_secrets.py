@@ -59,12 +59,12 @@ def keys_of_text(text):
 
 
 def keys_of_file(path):
-    """The keys in a file for ``--config``; none when it is not there."""
+    """The keys in a file for ``--config`` by name; none when it is not there."""
     try:
         with open(path, encoding="utf-8") as stream:
-            return sorted(set(keys_of_text(stream.read()).values()))
+            return keys_of_text(stream.read())
     except FileNotFoundError:
-        return []
+        return {}
 
 
 def lines_tell(lines, keys, most_lines=MOST_LINES):

@@ -117,9 +117,9 @@ def _own_kib(pid, proc_root):
 def read_process(pid, proc_root="/proc"):
     """What a unit's main process runs.
 
-    :returns: ``{"pid", "config_hash" (None for a process that we did not configure), "command_line" (secrets masked),
-        "host" and "port" (None when the launcher is not found), "memory_gib" (RAM that comes free when the process
-        and all below it end)}``; empty when there is none.
+    :returns: ``{"pid", "pids" (it and all below it), "config_hash" (None for a process that we did not configure),
+        "command_line" (secrets masked), "host" and "port" (None when the launcher is not found), "memory_gib" (RAM that
+        comes free when all of them end)}``; empty when there is none.
     """
     argv = _argv(pid, proc_root) if pid else []
     if not argv:
@@ -129,6 +129,7 @@ def read_process(pid, proc_root="/proc"):
     memory_kib = sum(_own_kib(process, proc_root) for process in tree)
     return {
         "pid": pid,
+        "pids": sorted(tree),
         "config_hash": config_hash_of_environ(_read_bytes(os.path.join(proc_root, str(pid), "environ"))),
         "command_line": mask_text(" ".join(argv)),
         "host": _argument(launcher, "--host", DEFAULT_HOST) if launcher else None,

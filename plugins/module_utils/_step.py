@@ -92,6 +92,7 @@ def _first_step(plan, server, settings):
         change = _classes.together(
             _classes.request_change(proof.get("request_digests") or {}, _classes.request_digests(request)),
             _classes.unit_change(server.get("unit_text"), settings.get("unit_text")),
+            _classes.keys_change(server.get("keys_differ")),
         )
         found = _step_with_proof(proof, server, change, settings)
         return found or _step_of_plan(plan, settings, change, "Changed since the proof: %s. " % _listed(change))
@@ -145,7 +146,8 @@ def _step_with_proof(proof, server, change, settings):
         return step("try", "The proven configuration is not the one that runs.", values, change)
     same_start = server.get("invocation_id") == proof.get("invocation_id")
     if server.get("drift") and not same_start:
-        return step("try", "What runs was started after files were changed by hand.", values, change)
+        reason = "Files were changed by hand, and what runs is another start than the one that was proven."
+        return step("try", reason, values, change)
     if not same_start:
         return step("prove", "The proven configuration runs, in a start-up that was not proven yet.", values, change)
     if settings.get("soak_wanted") and not proof.get("soaked"):
@@ -158,7 +160,8 @@ def _step_that_runs(server, change, settings, values):
     waiting = sorted(set(server.get("pending") or []) | set(change.of(_classes.PENDING)))
     if waiting and settings.get("restart_pending"):
         forced = _classes.change_of([(_classes.RESTART_READY, item) for item in waiting])
-        reason = "Restarted for %s, as sglang_server_restart_pending: true asks." % ", ".join(waiting)
+        named = ", ".join(_classes.label(item) for item in waiting)
+        reason = "Restarted for %s, as sglang_server_restart_pending: true asks." % named
         return step("try", reason, values, forced)
     if server.get("drift"):
         return step("apply", "Changed by hand and overwritten: %s." % ", ".join(server["drift"]), values, change)
@@ -168,7 +171,7 @@ def _step_that_runs(server, change, settings, values):
 
 
 def _listed(change):
-    return ", ".join(item for _found, item in change.items)
+    return ", ".join(_classes.label(item) for _found, item in change.items)
 
 
 def _back(reason, last, settings):

@@ -8,33 +8,9 @@ How each engine version ends when it is stopped, and the sections that a site ad
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
-
-
-@dataclasses.dataclass(frozen=True)
-class StopEnd:
-    """How the launcher ends after a stop that was asked for, until the version ``below`` (None: and from then on)."""
-
-    below: str | None
-    statuses: tuple  # what SuccessExitStatus= and RestartForceExitStatus= must name; empty: exit status 0
-    source: str
-
-
-# Ordered by version; the first row that holds counts.
-STOP_ENDS = (
-    StopEnd(
-        "0.5.20",
-        ("SIGKILL",),
-        "sglang 0.4.0-0.5.19 srt/managers/tokenizer_manager.py sigterm_watchdog: after the drain "
-        "kill_process_tree(os.getpid(), include_parent=True), the launcher kills itself",
-    ),
-    StopEnd(
-        None, (), "sglang 0.5.20 and later: uvicorn is asked to stop and the process returns; run on 0.5.23, exit 0"
-    ),
-)
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import stops_by_sigkill
 
 
 def clean_exit_statuses(version):
@@ -52,10 +28,7 @@ def clean_exit_statuses(version):
 
     An unknown version (None) counts as the newest. Raises ValueError for a text that is not a version.
     """
-    for row in STOP_ENDS:
-        if row.below is None or not version_at_least(version, row.below):
-            return list(row.statuses)
-    return []
+    return ["SIGKILL"] if stops_by_sigkill(version) else []
 
 
 # Sections and directives that a site may add. systemd itself says what it does not know of (systemd-analyze verify).

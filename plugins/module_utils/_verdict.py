@@ -112,6 +112,7 @@ def measurement(ready, soak, plan, values):
         "kv_gib",
         "headroom_gib",
         "graph_gib",
+        "load_seconds",
     )
     result = {name: startup.get(name) for name in taught}
     least = [value for value in ((soak or {}).get("least_free_gib") or {}).values() if value is not None]

@@ -13,6 +13,7 @@ description:
   - On a host without NVIDIA tools it returns the figures that the engine itself uses on the CPU, the available memory
     of the machine divided by its NUMA nodes.
   - Boards without memory of their own (unified memory) show the memory of the machine.
+  - Says which processes hold memory of a board, as far as the driver tells it.
   - When C(nvidia-smi) fails, the module fails with one sentence that names the cause. A single board whose figures
     cannot be planned with is returned with nulls and a sentence in RV(problems).
 extends_documentation_fragment:
@@ -104,6 +105,25 @@ gpus:
     problem:
       description: Why they cannot, in one sentence, else V(null).
       type: str
+    processes:
+      description:
+        - The processes that hold memory of the board. Empty where C(nvidia-smi) does not tell them, as in containers of
+          their own, and on the CPU.
+      type: list
+      elements: dict
+      contains:
+        pid:
+          description: Process on the host.
+          type: int
+          sample: 4242
+        name:
+          description: Its name, as C(nvidia-smi) prints it.
+          type: str
+          sample: sglang::scheduler_TP0
+        memory_mib:
+          description: What it holds of the board in MiB, V(null) where the driver does not tell.
+          type: int
+          sample: 75120
 gpu_count:
   description: Number of boards, V(0) on the CPU.
   returned: success

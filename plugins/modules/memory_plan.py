@@ -60,7 +60,8 @@ options:
   weight_table:
     description:
       - The tensors of the checkpoint by kind, as M(gpufleet.sglang.model_info) returns them. With it, weights are split
-        over the ranks as the engine does it, with what is replicated; without, O(weight_bytes) are divided by the ranks.
+        over the ranks as the engine does it, with what is replicated. Without, O(weight_bytes) are divided by the
+        ranks.
     type: list
     elements: dict
     default: []
@@ -108,7 +109,8 @@ options:
       - What earlier start-ups showed, oldest first, as M(gpufleet.sglang.server_attempt) records them.
       - Each has C(origin) (V(host), V(play) or V(inventory)), C(keys), C(engine_version), C(fraction), C(cap_tokens),
         C(pool_tokens), C(free_before_load_gib), C(free_after_load_gib), C(weights_gib), C(kv_gib), C(cell_bytes),
-        C(headroom_gib), C(least_free_gib), C(chunked_prefill_size), C(graph_gib) and C(plan_free_gib), as far as known.
+        C(headroom_gib), C(least_free_gib), C(chunked_prefill_size), C(graph_gib), C(plan_free_gib) and
+        C(load_seconds), as far as known.
       - A quantity is taken over when its own key agrees, or when one side has none. Free before load is only taken from
         the origin V(host).
     type: list
@@ -196,19 +198,19 @@ options:
     choices: [cuda, cpu]
   own_server_running:
     description:
-      - Whether the server of this instance ran when O(gpus) were read, so that what it holds is missing in their free
-        memory. Not given, it is told from O(server).
+      - Whether the server that a start takes the place of ran when O(gpus) were read, so that what it holds is missing
+        in their free memory. Not given, it is told from O(server).
     type: bool
   own_pids:
     description:
-      - Processes of the running server of this instance. What they hold of O(gpus) by its C(processes) (C(pid), C(name),
-        C(memory_mib)) counts as free; others are shown by name, process and size.
+      - Processes of the running server that a start takes the place of. What they hold of O(gpus) by its C(processes)
+        (C(pid), C(name), C(memory_mib)) counts as free. Others are shown by name, process and size.
     type: list
     elements: int
     default: []
   running_gib:
     description:
-      - RAM that the processes of the running server of this instance hold together. On a CPU it counts as free, as it
+      - RAM that the processes of this running server hold together. On a CPU it counts as free, as it
         is once the server was stopped. With GPUs it says nothing; there C(memory_own_mib) of O(gpus) does.
     type: float
     default: 0.0
@@ -504,8 +506,8 @@ rows:
       sample: 2,048 requests x 200,000 tokens x 4 bytes
     part:
       description:
-        - C(board) is how a board becomes free before load, C(before) is there before the load, C(static) is weights and pool, C(ready) is taken until the server is
-          ready, C(load) by requests, and C(floor) must still be free then.
+        - C(board) is how a board becomes free before load, C(before) is there before the load, C(static) is weights and
+          pool, C(ready) is taken until the server is ready, C(load) by requests, and C(floor) must still be free then.
       type: str
       returned: success
       sample: ready

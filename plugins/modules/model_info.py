@@ -182,6 +182,20 @@ geometry:
       description: Whether the weights are quantised. Those that are not are cast to the type that the engine runs in.
       type: bool
       sample: false
+    multimodal:
+      description:
+        - Whether the engine takes images or sound with this model when no argument says otherwise. It then keeps room
+          for them.
+      type: bool
+      sample: false
+    vision_layers:
+      description: Layers of the image encoder, from which the engine takes its own default fraction.
+      returned: when the model states it
+      type: int
+    vision_hidden_size:
+      description: Width of the image encoder, likewise.
+      returned: when the model states it
+      type: int
     layer_pattern:
       description:
         - One letter for each layer, V(f) full attention, V(w) a sliding window, V(s) a state, V(b) both, V(-) none.
@@ -237,6 +251,10 @@ geometry:
       returned: for models that compress them
       type: list
       elements: int
+    index_compress:
+      description: Tokens behind one row of the index of compressed attention.
+      returned: for models with such an index
+      type: int
     sparse_pattern:
       description: Which layers attend sparsely, one letter each.
       returned: for models with such layers

@@ -36,9 +36,16 @@ options:
     default: []
   keys_file:
     description:
-      - The file with the keys of the server. When it is given, the journal of the invocation that runs is searched
-        for them.
+      - The file with the keys of the server.
     type: path
+  keys:
+    description:
+      - Keys that the server is to have, by their names in O(keys_file). They are compared with those in the file.
+    type: dict
+  search_journal:
+    description: Whether to search the journal of the invocation that runs for the keys of O(keys_file).
+    type: bool
+    default: false
   state_dir:
     description: Where instances keep what they remember.
     type: path
@@ -75,9 +82,35 @@ invocation_id:
   returned: success
   type: str
 running:
-  description: What the main process runs (RV(ignore:config_hash), masked command line, port, memory in GiB).
+  description: What the main process runs, empty when none does.
   returned: success
   type: dict
+  contains:
+    pid:
+      description: The main process.
+      type: int
+      sample: 4200
+    pids:
+      description: It and all processes below it. What they hold of the boards comes free when the unit stops.
+      type: list
+      elements: int
+      sample: [4200, 4242]
+    config_hash:
+      description: The configuration that it was started with, V(null) for a process that was started by hand.
+      type: str
+    command_line:
+      description: Its command line, secrets masked.
+      type: str
+    host:
+      description: Address that it was told to listen on, V(null) when that cannot be told.
+      type: str
+    port:
+      description: Port, likewise.
+      type: int
+      sample: 30000
+    memory_gib:
+      description: RAM in GiB that comes free when all of them end.
+      type: float
 serving:
   description: Unit and port that serve now, null when none does.
   returned: success
@@ -147,6 +180,10 @@ systemd_version:
   description: Version of systemd on the host, 0 when it does not say.
   returned: success
   type: int
+keys_differ:
+  description: Whether O(keys) are others than those in O(keys_file). Null without O(keys).
+  returned: success
+  type: bool
 keys_in_journal:
   description:
     - Whether a key of O(keys_file) stands in the journal of the invocation that runs. Null when it was not looked for.
@@ -160,8 +197,14 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Ins
 from ansible_collections.gpufleet.sglang.plugins.module_utils._secrets import invocation_tells, keys_of_file
 
 
+def keys_differ(keys, keys_file):
+    if keys is None or not keys_file:
+        return None
+    return {name: key for name, key in keys.items() if key} != keys_of_file(keys_file)
+
+
 def keys_in_journal(found, keys_file):
-    keys = keys_of_file(keys_file) if keys_file else []
+    keys = sorted(set(keys_of_file(keys_file).values())) if keys_file else []
     if not keys or not found["invocation_id"]:
         return None
     return invocation_tells(found["invocation_id"], keys)
@@ -175,6 +218,8 @@ def main():
             "adopt_unit": {"type": "str"},
             "files": {"type": "list", "elements": "path", "default": []},
             "keys_file": {"type": "path"},
+            "keys": {"type": "dict", "no_log": True},
+            "search_journal": {"type": "bool", "default": False},
             "state_dir": {"type": "path", "default": "/var/lib/sglang"},
         },
         supports_check_mode=True,
@@ -184,7 +229,8 @@ def main():
     instance = Instance(module.run_command, params["instance"], unit, params["state_dir"], params["adopt_unit"])
     try:
         found = instance.inform(params["files"])
-        found["keys_in_journal"] = keys_in_journal(found, params["keys_file"])
+        found["keys_differ"] = keys_differ(params["keys"], params["keys_file"])
+        found["keys_in_journal"] = keys_in_journal(found, params["keys_file"]) if params["search_journal"] else None
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **found)

@@ -100,7 +100,8 @@ units:
   description:
     - What the way back means for each unit (RV(ignore:name), whether it is to be RV(ignore:active)
       and RV(ignore:enabled),
-      whether it has to RV(ignore:stop) for it, its RV(ignore:host) and RV(ignore:port)).
+      whether it has to RV(ignore:stop) for it or is RV(ignore:kept) as it runs,
+      its RV(ignore:host) and RV(ignore:port)).
   returned: O(state=restored)
   type: list
   elements: dict
@@ -141,12 +142,7 @@ def restored(module, instance):
         "changed_files": changed_files,
         "units": units,
         "proof": manifest["proof"],
-        "diff": {
-            "before_header": "files that differ",
-            "before": lines,
-            "after_header": "backup " + manifest["name"],
-            "after": "",
-        },
+        "diff": {"prepared": "from the backup %s:\n%s" % (manifest["name"], lines) if lines else ""},
     }
 
 

@@ -45,6 +45,11 @@ def test_the_documentation_is_of_this_filter(name):
         ),
         ("systemd_environment_line", ("50% of $HOME", "PROMPT"), 'PROMPT="50% of \\$HOME"'),
         ("instance_settings", ({"port": 1}, {"port": 2}), {"port": 2}),
+        (
+            "chosen_model",
+            ({"complete": True, "geometry": {"layers": 1}, "weight_bytes": 5}, {"skipped": True}, {"weight_bytes": 6}),
+            {"complete": True, "geometry": {"layers": 1}, "weight_bytes": 5, "unchecked": []},
+        ),
     ],
 )
 def test_what_comes_out(name, arguments, result):

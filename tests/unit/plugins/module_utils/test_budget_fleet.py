@@ -116,10 +116,16 @@ def test_rows_come_from_what_planning_left_on_each_host():
     planned = row()["plan"]
     hostvars = {
         "gpu-1": {
-            "__sglang_server_plan": planned,
-            "__sglang_server_gpus": {"gpus": BOARDS},
-            "__sglang_server_info": {"running": {"port": 30000}, "measurements": [{"load_seconds": 300}]},
-            "sglang_model_path": "/srv/models/Kimi-K2/",
+            "sglang_server_plans": [
+                {
+                    "plan": planned,
+                    "instance": "main",
+                    "model": "/srv/models/Kimi-K2/",
+                    "gpus": BOARDS,
+                    # A server that is adopted is stopped too.
+                    "server": {"serving": {"unit": "hand.service"}, "measurements": [{"load_seconds": 300}]},
+                }
+            ],
         },
         "gpu-2": {
             "sglang_server_plans": [
@@ -127,7 +133,7 @@ def test_rows_come_from_what_planning_left_on_each_host():
                 {"plan": planned, "instance": "small", "model": "/m/b"},
             ],
         },
-        "gpu-3": {},
+        "gpu-3": {"sglang_server_plans": [], "__sglang_server_plan": planned},
     }
     lines = fleet.of_hosts(["gpu-1", "gpu-2", "gpu-3", "gpu-4"], hostvars)
     hosts = [line.split()[0] for line in lines if not line.startswith("  ")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -234,6 +235,37 @@ def test_the_multimodal_reservation_comes_off_the_pool(version, arguments, envir
     assert (row is None) if gib is None else row["gib"] == pytest.approx(gib, abs=0.001)
     taken = 0.0 if gib is None else gib
     assert answer.predicted_tokens == pytest.approx((94.97 * 0.93 - 75.0 - taken) * GIB / answer.cell_bytes, abs=2)
+
+
+def test_a_model_that_takes_images_only_when_told_to():
+    shape = dict(LLAMA_70B, architecture="Gemma3ForConditionalGeneration", multimodal=False)
+    for flag, expected in ((None, False), (True, True), (False, False)):
+        arguments = {"tp-size": 8, "enable-multimodal": flag}
+        answer = plan(reference(geometry=shape, engine_version="0.5.23", arguments=arguments))
+        assert ("multimodal reservation" in rows_of(answer)) is expected
+
+
+def test_the_rows_of_a_draft_model_of_its_own_are_part_of_a_token():
+    arguments = {"tp-size": 8, "speculative-algorithm": "STANDALONE", "speculative-draft-model-path": "/m/draft"}
+    known = reference(geometry=LLAMA_70B, arguments=arguments, engine_version="0.5.23")
+    assert plan(known).cell_bytes is None
+    # 80 layers of the model and 16 of the draft, each charged as one of the model.
+    answer = plan(replace(known, draft_geometry={"layers": 16, "kv_heads": 8, "head_dim": 64}))
+    alone = plan(replace(known, arguments={"tp-size": 8}))
+    assert answer.cell_bytes == alone.cell_bytes * 96 // 80
+    unused = plan(replace(known, arguments={"tp-size": 8}, draft_geometry={"layers": 16}))
+    assert unused.cell_bytes == alone.cell_bytes
+
+
+def test_on_a_cpu_no_allocator_rounds_the_weights_up():
+    # 100 tensors of 1.5 MiB: one segment of 20 MiB holds 13 of them on a board, each is what it is on a CPU.
+    table = [{"name": "model.layers.*.mlp.up_proj.weight", "dtype": "BF16", "shape": [1024, 768], "tensors": 100}]
+    table[0].update(bytes=100 * 1024 * 768 * 2, layers=[[0, 99]], draft=False, tied=False)
+    shape = dict(LLAMA_70B, layers=100)
+    inputs = {"weight_table": tuple(table), "weight_bytes": table[0]["bytes"], "weights_gib": None, "geometry": shape}
+    answer = plan(reference(arguments={}, device="cpu", engine_version="0.5.23", **inputs))
+    after_load = tables.CPU_AFTER_LOAD_EXCESS.gib
+    assert rows_of(answer)["weights"]["gib"] - after_load == pytest.approx(150 / 1024, abs=0.0002)
 
 
 EAGLE = {"tp-size": 8, "speculative-algorithm": "EAGLE", "speculative-draft-model-path": "/m/draft"}

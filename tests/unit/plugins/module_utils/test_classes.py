@@ -9,7 +9,6 @@ REQUEST = {
     "environment": {"NCCL_DEBUG": "WARN", "SGLANG_ENABLE_JIT_DEEPGEMM": "1"},
     "target_tokens": 200000,
     "hardening": "safe",
-    "key_mark": "a1b2c3",
 }
 
 UNIT = """# Ansible managed
@@ -38,7 +37,6 @@ def change(**changed):
     ("changed", "change_class", "items"),
     [
         ({}, "nothing", []),
-        ({"key_mark": "d4e5f6"}, "restart_ready", ["key_mark"]),
         ({"hardening": "strict"}, "restart_ready", ["hardening"]),
         ({"target_tokens": 190000}, "restart_soak", ["target_tokens"]),
         ({"arguments": dict(REQUEST["arguments"], port=30001)}, "restart_ready", ["arguments.port"]),
@@ -48,7 +46,7 @@ def change(**changed):
         ({"arguments": {"tp-size": 8, "port": 30000}}, "restart_ready", ["arguments.served-model-name"]),
         ({"environment": dict(REQUEST["environment"], NCCL_DEBUG="I")}, "restart_ready", ["environment.NCCL_DEBUG"]),
         ({"environment": {"NCCL_DEBUG": "WARN"}}, "restart_soak", ["environment.SGLANG_ENABLE_JIT_DEEPGEMM"]),
-        ({"hardening": "none", "key_mark": "x"}, "restart_ready", ["hardening", "key_mark"]),
+        ({"hardening": "none", "user": "x"}, "restart_ready", ["hardening", "user"]),
     ],
 )
 def test_what_a_declared_difference_costs(changed, change_class, items):
@@ -88,6 +86,29 @@ def test_what_another_unit_costs(before, after, change_class, items):
     assert (found.change_class, [item for _class, item in found.items]) == (change_class, items)
 
 
+def test_a_line_that_no_shell_would_read_is_a_difference_and_no_error():
+    assert _classes.unit_change(UNIT, UNIT + "[Service]\nEnvironment=A=it's\n").change_class == "restart_soak"
+
+
+def test_keys_that_are_the_same_are_no_change():
+    assert _classes.keys_change(False) == _classes.keys_change(None) == _classes.Change()
+
+
+@pytest.mark.parametrize(
+    ("item", "label"),
+    [
+        ("keys", "a key (sglang_server_api_key, sglang_server_admin_api_key)"),
+        ("arguments.tp-size", "the argument tp-size"),
+        ("environment.TZ", "the variable TZ"),
+        ("Service.LimitNOFILE", "LimitNOFILE of the unit"),
+        ("Service.Environment.TERM", "Environment.TERM of the unit"),
+        ("target_tokens", "sglang_server_target_tokens"),
+    ],
+)
+def test_what_a_person_reads(item, label):
+    assert _classes.label(item) == label
+
+
 def test_the_order_of_several_lines_of_one_directive_counts():
     both = UNIT.replace("LimitNOFILE=1048576\n", "LimitNOFILE=1\nLimitNOFILE=2\n")
     swapped = UNIT.replace("LimitNOFILE=1048576\n", "LimitNOFILE=2\nLimitNOFILE=1\n")
@@ -97,9 +118,9 @@ def test_the_order_of_several_lines_of_one_directive_counts():
 
 
 def test_several_changes_cost_what_the_dearest_costs():
-    both = _classes.together(change(key_mark="x"), _classes.unit_change(UNIT, UNIT.replace("=1048576", "=5")))
+    both = _classes.together(_classes.keys_change(True), _classes.unit_change(UNIT, UNIT.replace("=1048576", "=5")))
     assert both.change_class == "restart_ready"
-    assert both.items == (("restart_ready", "key_mark"), ("pending", "Service.LimitNOFILE"))
+    assert both.items == (("restart_ready", "keys"), ("pending", "Service.LimitNOFILE"))
 
 
 def test_every_row_has_a_known_class_and_a_reason():

@@ -14,6 +14,18 @@ def test_drop_ins_that_are_loaded_or_only_lie_there(tmp_path):
     assert _drift.drop_ins(UNIT, loaded, [str(tmp_path)]) == sorted([loaded[0], str(folder / "later.conf")])
 
 
+def test_a_drop_in_for_all_units_of_ours_is_one_too(tmp_path):
+    folder = tmp_path / "sglang-.service.d"
+    folder.mkdir()
+    (folder / "x.conf").write_text("")
+    assert _drift.drop_ins(UNIT, [], [str(tmp_path)]) == [str(folder / "x.conf")]
+    assert _drift.folder_names("sglang-a-b.service") == [
+        "sglang-a-b.service.d",
+        "sglang-.service.d",
+        "sglang-a-.service.d",
+    ]
+
+
 def test_our_own_drop_in_is_none(tmp_path):
     folder = tmp_path / (UNIT + ".d")
     folder.mkdir()

@@ -31,3 +31,21 @@ def test_an_unknown_age_is_none_at_all(tmp_path, text):
     if text is not None:
         (tmp_path / "self" / "stat").write_text(text)
     assert _host.process_age_seconds(str(tmp_path)) == 0.0
+
+
+class Module:
+    def __init__(self):
+        self.no_log_values = set()
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "masked"),
+    [("api-key: abcdefgh", "abcdefgh", {"abcdefgh"}), ("admin-api-key: abcdefgh", None, set())],
+)
+def test_an_empty_key_is_not_taken_out_of_what_is_returned(tmp_path, text, key, masked):
+    """Ansible would take an empty text out of everything: no figure would come back as one."""
+    (tmp_path / "keys.yaml").write_text(text + "\n")
+    module = Module()
+    params = {"api_key": None, "api_key_file": str(tmp_path / "keys.yaml"), "host": "h", "port": 1}
+    assert _host.address_of(module, params).api_key == key
+    assert module.no_log_values == masked

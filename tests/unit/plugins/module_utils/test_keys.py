@@ -37,6 +37,13 @@ def test_the_allocator_matters_to_activation_alone():
     assert changed(keys(), keys(environment={"PYTORCH_ALLOC_CONF": "expandable_segments:True"})) == {"activation"}
 
 
+def test_the_settings_of_the_allocator_count_and_not_the_name_of_their_variable():
+    one = keys(environment={"PYTORCH_ALLOC_CONF": "expandable_segments:True,max_split_size_mb:128"})
+    assert one == keys(environment={"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128, expandable_segments:True"})
+    assert changed(one, keys(environment={"PYTORCH_ALLOC_CONF": "expandable_segments:True"})) == {"activation"}
+    assert keys() == keys(environment={"PYTORCH_ALLOC_CONF": ""})
+
+
 def test_other_environment_matters_to_nothing():
     assert changed(keys(), keys(environment={"NCCL_DEBUG": "INFO"})) == set()
 

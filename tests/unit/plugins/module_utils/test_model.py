@@ -15,7 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _families, _model, _model_quant, _model_weights
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _families,
+    _model,
+    _model_quant,
+    _model_read,
+    _model_vision,
+    _model_weights,
+)
 
 DATA = Path(__file__).resolve().parents[3] / "data" / "facts"
 WEIGHTS = json.loads((DATA / "weights.json").read_text())
@@ -69,6 +76,7 @@ def test_the_keys_of_geometry():
         "dtype": "bfloat16",
         "kv_cache_quant_algo": None,
         "quantized": False,
+        "multimodal": False,
         "notes": [],
     }
 
@@ -329,7 +337,7 @@ def test_bytes_come_from_offsets_whatever_the_type(tmp_path):
     header = _model_weights.read_header(str(tmp_path / "model.safetensors"))
     assert header.tensor_bytes == 544
     assert len(header.tensors) == 5
-    weights = _model_weights.read_weights(str(tmp_path))
+    weights = _model_weights.weights_in(_model_weights.Folder(str(tmp_path)))
     assert weights.bytes_by_dtype == {"BF16": 256, "U8": 128, "F8_E8M0": 32, "F8_E4M3": 64, "U32": 64}
 
 
@@ -441,6 +449,45 @@ def test_an_index_cannot_lead_out_of_the_folder(name):
         _model_weights.select_files([], {"weight_map": {"w": name}})
 
 
+# --- images and sound -------------------------------------------------------
+
+
+QWEN_VL = ["Qwen2_5_VLForConditionalGeneration"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # The first by its name, the second because its language model is nested.
+        ({"architectures": QWEN_VL}, (True, None, None)),
+        ({"architectures": ["NewForCausalLM"], "text_config": dict(LLAMA)}, (True, None, None)),
+        ({"architectures": ["MiMoV2ForCausalLM"]}, (False, None, None)),
+        (
+            {"architectures": ["MiMoV2ForCausalLM"], "vision_config": {"a": 1}, "audio_config": {"a": 1}},
+            (True,) + (None,) * 2,
+        ),
+        # Qwen2.5-VL calls its layers depth: the engine finds the width only, and takes 24 layers.
+        ({"architectures": QWEN_VL, "vision_config": {"depth": 32, "hidden_size": 1280}}, (True, None, 1280)),
+        ({"architectures": QWEN_VL, "vision_config": {"num_hidden_layers": 27, "hidden_size": 1152}}, (True, 27, 1152)),
+        ({"vision_config": {"num_hidden_layers": "many", "hidden_size": True}}, (False, None, None)),
+        ({"vision_config": [1]}, (False, None, None)),
+        ({"vision_n_layers": 12}, (True, None, None)),
+        # Text only until --enable-multimodal is given.
+        ({"architectures": ["Llama4ForConditionalGeneration"], "text_config": dict(LLAMA)}, (False, None, None)),
+    ],
+)
+def test_images_and_sound(changes, expected):
+    config = changed(**changes)
+    found = _model_vision.vision_of(config, _model.text_node(config)[0], config["architectures"][0])
+    assert (found["multimodal"], found.get("vision_layers"), found.get("vision_hidden_size")) == expected
+
+
+def test_the_encoder_of_a_real_configuration():
+    geometry = _model.read_geometry(config_of("Gemma3ForConditionalGeneration-b09"))
+    assert (geometry["multimodal"], geometry["vision_layers"], geometry["vision_hidden_size"]) == (False, 27, 1152)
+    assert _model.read_geometry(config_of("Kimi-K2.5"))["multimodal"]
+
+
 @pytest.mark.parametrize("index", [{}, {"weight_map": {}}, {"weight_map": []}])
 def test_an_index_without_a_map_is_refused(index):
     with pytest.raises(_model_weights.WeightsError, match="weight_map"):
@@ -459,7 +506,7 @@ def folder(tmp_path):
 
 
 def test_a_complete_folder(folder):
-    result = _model.read_folder(str(folder))
+    result = _model_read.read_folder(str(folder))
     assert (result["weight_bytes"], result["complete"], result["missing_files"]) == (300, True, [])
     assert (result["dtype"], result["quantization"], result["max_context_tokens"]) == ("bfloat16", None, 8192)
     assert result["files"] == ["model.safetensors"]
@@ -476,12 +523,12 @@ def sharded(folder, shards):
 
 
 def test_shards_add_up(folder):
-    result = _model.read_folder(str(sharded(folder, (1, 2))))
+    result = _model_read.read_folder(str(sharded(folder, (1, 2))))
     assert (result["weight_bytes"], result["complete"]) == (150, True)
 
 
 def test_a_missing_shard_is_named_and_no_size_is_told(folder):
-    result = _model.read_folder(str(sharded(folder, (1,))))
+    result = _model_read.read_folder(str(sharded(folder, (1,))))
     assert (result["weight_bytes"], result["complete"]) == (None, False)
     assert result["missing_files"] == ["model-00002-of-00002.safetensors"]
     assert result["problems"] == ["model-00002-of-00002.safetensors named in model.safetensors.index.json is missing."]
@@ -490,7 +537,7 @@ def test_a_missing_shard_is_named_and_no_size_is_told(folder):
 def test_a_dangling_link_is_missing(folder):
     sharded(folder, (1,))
     (folder / "model-00002-of-00002.safetensors").symlink_to(folder / "blobs" / "gone")
-    assert _model.read_folder(str(folder))["missing_files"] == ["model-00002-of-00002.safetensors"]
+    assert _model_read.read_folder(str(folder))["missing_files"] == ["model-00002-of-00002.safetensors"]
 
 
 @pytest.mark.parametrize(
@@ -498,7 +545,7 @@ def test_a_dangling_link_is_missing(folder):
 )
 def test_a_shard_of_the_wrong_size_is_damaged(folder, size_bytes, said):
     write(folder / "model.safetensors", {"w": tensor(0, 300)}, data_bytes=size_bytes)
-    result = _model.read_folder(str(folder))
+    result = _model_read.read_folder(str(folder))
     assert result["missing_files"] == ["model.safetensors"]
     assert not result["complete"]
     assert re.search(said, result["problems"][0])
@@ -507,18 +554,18 @@ def test_a_shard_of_the_wrong_size_is_damaged(folder, size_bytes, said):
 def test_a_shard_that_lacks_its_tensor_is_damaged(folder):
     sharded(folder, (1, 2))
     write(folder / "model-00002-of-00002.safetensors", {"other": tensor(0, 10)})
-    assert "lacks 1 tensors" in _model.read_folder(str(folder))["problems"][0]
+    assert "lacks 1 tensors" in _model_read.read_folder(str(folder))["problems"][0]
 
 
 def test_a_tied_head_is_told_apart(folder):
     write(folder / "model.safetensors", WEIGHTS["b31"]["header_json"])
-    result = _model.read_folder(str(folder))
+    result = _model_read.read_folder(str(folder))
     assert (result["weight_bytes"], result["tied_head_bytes"]) == (32832, 16384)
 
 
 def test_built_in_draft_layers_are_told_apart(folder):
     write(folder / "model.safetensors", WEIGHTS["b34"]["header_json"])
-    result = _model.read_folder(str(folder), {"num_hidden_layers": 46})
+    result = _model_read.read_folder(str(folder), {"num_hidden_layers": 46})
     assert (result["weight_bytes"], result["draft_layer_bytes"]) == (900, 700)
 
 
@@ -526,20 +573,20 @@ def test_a_copy_does_not_double_the_weights(folder):
     write(folder / "consolidated.safetensors", {"w": tensor(0, 300)})
     (folder / "original").mkdir()
     write(folder / "original" / "model.safetensors", {"w": tensor(0, 300)})
-    assert _model.read_folder(str(folder))["weight_bytes"] == 300
+    assert _model_read.read_folder(str(folder))["weight_bytes"] == 300
 
 
 def test_an_unknown_geometry_may_be_left_open(folder):
     (folder / "config.json").write_text(json.dumps(dict(LLAMA, architectures=["MiniCPMSALAForCausalLM"])))
     with pytest.raises(_model.UnknownLayout):
-        _model.read_folder(str(folder))
-    result = _model.read_folder(str(folder), {}, False)
+        _model_read.read_folder(str(folder))
+    result = _model_read.read_folder(str(folder), {}, False)
     assert (result["geometry"], result["weight_bytes"]) == (None, 300)
     assert "MiniCPMSALAForCausalLM" in result["geometry_problem"]
 
 
 def test_overrides_complete_a_configuration(folder):
-    result = _model.read_folder(str(folder), {"head_dim": 128, "rope_scaling": {"factor": 2.0}})
+    result = _model_read.read_folder(str(folder), {"head_dim": 128, "rope_scaling": {"factor": 2.0}})
     assert (result["geometry"]["head_dim"], result["max_context_tokens"]) == (128, 16384)
     assert _model.merged({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}}) == {"a": {"b": 3, "c": 2}}
 
@@ -558,14 +605,14 @@ def test_a_folder_without_config_is_refused_with_the_reason(tmp_path, names, mes
     for name in names:
         (tmp_path / name).write_text("")
     with pytest.raises(_model.ModelError, match=message):
-        _model.read_folder(str(tmp_path))
+        _model_read.read_folder(str(tmp_path))
 
 
 def test_what_is_no_folder_is_said(folder):
     with pytest.raises(_model.ModelError, match="found nothing"):
-        _model.read_folder(str(folder / "absent"))
+        _model_read.read_folder(str(folder / "absent"))
     with pytest.raises(_model.ModelError, match="found a file"):
-        _model.read_folder(str(folder / "config.json"))
+        _model_read.read_folder(str(folder / "config.json"))
 
 
 @pytest.mark.parametrize(
@@ -579,12 +626,12 @@ def test_what_is_no_folder_is_said(folder):
 )
 def test_a_hostile_config_ends_in_one_sentence(folder, text, message):
     (folder / "config.json").write_text(text)
-    with pytest.raises(_model.WeightsError, match=message):
-        _model.read_folder(str(folder))
+    with pytest.raises(_model_weights.WeightsError, match=message):
+        _model_read.read_folder(str(folder))
 
 
 def test_a_huge_config_is_not_read(folder):
     with open(folder / "config.json", "wb") as handle:
         handle.truncate(_model_weights.MAX_JSON_BYTES + 1)
-    with pytest.raises(_model.WeightsError, match="not the file of a model"):
-        _model.read_folder(str(folder))
+    with pytest.raises(_model_weights.WeightsError, match="not the file of a model"):
+        _model_read.read_folder(str(folder))

@@ -279,7 +279,9 @@ def test_compressed_attention():
     geometry = read("DeepseekV4ForCausalLM", "deepseek_v4", compress_ratios=[0, 0, 4, 128] * 2 + [0], **more)
     assert geometry["attention"] == "compressed"
     assert geometry["compress_ratios"] == [0, 0, 4, 128] * 2 + [0]
-    assert geometry["window_tokens"] == 128
+    assert (geometry["window_tokens"], geometry["index_compress"]) == (128, 4)
+    without = read("DeepseekV4ForCausalLM", "deepseek_v4", compress_ratios=[0, 128] * 4, **more)
+    assert "index_compress" not in without
     with pytest.raises(_model.UnknownLayout, match="kv_source_layer_ids"):
         read("DeepseekV4ForCausalLM", "deepseek_v4", compress_ratios=[0] * 8, kv_source_layer_ids=[3], **more)
     with pytest.raises(_model.UnknownLayout, match="compress_ratios"):

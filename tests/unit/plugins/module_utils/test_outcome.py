@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import outcome, way_back_state
+from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import outcome, surprise, way_back_state
 
 SERVING = {"unit": "sglang-main.service", "port": 30000}
 PROOF = {"pool_tokens": 200000, "fraction": 0.93, "soaked": True}
@@ -65,9 +65,17 @@ def test_a_failed_first_deployment_says_that_nothing_served_before():
 
 
 def test_a_baseline_that_does_not_start_is_said():
-    found = outcome("main", {"action": "back", "reason": "x"}, [FAILED], {"ready": {"verdict": "failed"}}, None, None)
+    back = {"ready": {"verdict": "failed", "reason": "Address in use."}}
+    found = outcome("main", {"action": "back", "reason": "x"}, [FAILED], back, None, None)
     assert found["way_back"] == "down"
-    assert found["message"].endswith("Nothing serves now.")
+    assert found["message"].endswith("Nothing serves now, and what served before did not come up: Address in use.")
+    found = outcome("main", {"action": "back", "reason": "x"}, [FAILED], back, SERVING, None)
+    assert found["message"].endswith("serves on port 30000, but not as before: Address in use.")
+
+
+def test_a_server_that_was_never_stopped_is_not_said_to_serve_again():
+    found = outcome("main", {"action": "back", "reason": "x"}, [], dict(BACK, kept=True), SERVING, PROOF)
+    assert "serves on port 30000 as it did, without a restart: the last proven configuration" in found["message"]
 
 
 def test_a_rollback_says_what_serves():
@@ -97,3 +105,16 @@ def test_a_hand_made_server_with_a_key_of_its_own_is_restored_by_its_ready_line(
 def test_what_is_left_running_says_what_it_lacks():
     found = outcome("main", {"action": "done", "reason": "No witness."}, [{"verdict": "failed"}], {}, SERVING, None)
     assert found["message"].endswith("It is not enabled, and systemd does not start it again when it dies.")
+
+
+@pytest.mark.parametrize(
+    ("result", "sentence"),
+    [
+        ({"msg": "failed to validate", "stderr": "Unknown key 'A'\n"}, "T: failed to validate (Unknown key 'A')."),
+        ({"msg": "No space left."}, "T: No space left."),
+        ({}, "T: failed."),
+        ({"msg": "no", "stderr": "token=hf_abcdefgh12345678"}, "T: no (token=********)."),
+    ],
+)
+def test_a_surprise_is_one_sentence(result, sentence):
+    assert surprise("T", result) == sentence

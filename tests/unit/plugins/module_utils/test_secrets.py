@@ -39,7 +39,7 @@ def test_a_key_comes_back_from_what_the_role_writes(key):
 
 
 def test_a_file_that_is_not_there_has_no_keys(tmp_path):
-    assert _secrets.keys_of_file(str(tmp_path / "none")) == []
+    assert _secrets.keys_of_file(str(tmp_path / "none")) == {}
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ def test_a_unit_and_its_process(host):
     assert found["running"]["config_hash"] == "abc"
     assert found["running"]["port"] == 30001
     assert found["running"]["memory_gib"] == 1.5
+    assert found["running"]["pids"] == [100, 101]
 
 
 def test_a_process_made_by_hand_has_no_hash_and_perhaps_no_port(host):

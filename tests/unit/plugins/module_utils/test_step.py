@@ -9,7 +9,6 @@ REQUEST = {
     "target_tokens": 200000,
     "arguments": {"tp-size": 8, "served-model-name": "kimi"},
     "environment": {"NCCL_DEBUG": "WARN"},
-    "key_mark": "aaaaaa",
 }
 PLAN = {
     "feasible": True,
@@ -169,8 +168,9 @@ def test_what_happens_when_nothing_could_be_proven(wanted, verdict, action, stop
 
 
 def test_a_rotated_key_is_restarted_without_a_soak():
-    step = next_step(request={"key_mark": "bbbbbb"}, soak_wanted=True)
-    assert (step["action"], step["class"], step["changes"]) == ("try", "restart_ready", ["key_mark"])
+    step = next_step(server=running(keys_differ=True), soak_wanted=True)
+    assert (step["action"], step["class"], step["changes"]) == ("try", "restart_ready", ["keys"])
+    assert "sglang_server_api_key" in step["reason"]
     assert step["values"]["fraction"] == 0.93
     assert step["values"]["config_hash"] == proof()["config_hash"]
 
@@ -190,8 +190,8 @@ def test_an_argument_that_is_taken_away_goes():
 
 
 def test_without_an_earlier_load_there_is_nothing_to_carry_over():
-    server = running(proof=dict(proof(), soaked=False))
-    step = next_step(server=server, request={"key_mark": "bbbbbb"}, soak_wanted=True)
+    server = running(proof=dict(proof(), soaked=False), keys_differ=True)
+    step = next_step(server=server, soak_wanted=True)
     assert (step["action"], step["class"]) == ("try", "restart_soak")
 
 

@@ -100,7 +100,9 @@ def test_a_start_without_a_pool_measures_nothing():
 
 
 def test_a_measurement_carries_what_was_set_and_what_was_seen():
-    ready = {"startup": {"pool_tokens": 195011, "free_before_load_gib": 94.97, "headroom_gib": 5.5}}
+    startup = {"pool_tokens": 195011, "free_before_load_gib": 94.97, "headroom_gib": 5.5, "load_seconds": 447.2}
+    ready = {"startup": startup}
     soak = {"least_free_gib": {"0": 3.0, "1": 2.5}}
     taught = _verdict.measurement(ready, soak, PLAN, {"fraction": 0.93})
     assert (taught["pool_tokens"], taught["fraction"], taught["least_free_gib"]) == (195011, 0.93, 2.5)
+    assert taught["load_seconds"] == 447.2

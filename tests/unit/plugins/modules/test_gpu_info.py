@@ -117,7 +117,7 @@ def test_a_driver_that_is_late_is_asked_again(host, tmp_path):
     flag = shlex.quote(str(tmp_path / "flag"))
     script = f"if [ -e {flag} ]; then {answer('c16')}; fi; touch {flag}; {answer('c07')}"
     assert host(nvidia_smi=host.play(script))["gpu_count"] == 2
-    assert len(host.calls()) == 3  # the last one asks for the driver
+    assert len(host.calls()) == 4  # the last ones ask for processes and driver
 
 
 def test_it_is_asked_as_often_as_wanted(host):
@@ -144,11 +144,49 @@ def test_a_field_that_an_old_driver_does_not_know(host):
     assert result["gpus"][0]["compute_capability"] is None
 
 
+FIRST, SECOND = "GPU-00000000-1111-2222-3333-444444444444", "GPU-00000001-1111-2222-3333-444444444444"
+
+
+def with_apps(boards, apps):
+    """A tool that answers with C(boards), and to the question for processes by the shell line C(apps)."""
+    return f'case "$*" in *--query-compute-apps=gpu_uuid,pid,process_name,used_memory*) {apps};; esac; {answer(boards)}'
+
+
+def test_the_processes_on_the_boards(host):
+    lines = f"{FIRST}, 4242, sglang::scheduler_TP0, 75120\\n{FIRST}, 991, /opt/a b/python, [N/A]\\n"
+    first, second = host(nvidia_smi=host.play(with_apps("c16", f"printf '{lines}'; exit 0")))["gpus"]
+    assert (first["uuid"], second["uuid"]) == (FIRST, SECOND)
+    assert first["processes"] == [
+        {"pid": 4242, "name": "sglang::scheduler_TP0", "memory_mib": 75120},
+        {"pid": 991, "name": "/opt/a b/python", "memory_mib": None},
+    ]
+    assert second["processes"] == []
+
+
+@pytest.mark.parametrize(
+    "apps",
+    [
+        "echo 'Field \"used_memory\" is not a valid field to query.'; exit 2",
+        "echo '[N/A], [N/A], [N/A], [N/A]'; exit 0",
+        "echo '[Not Supported]'; exit 0",
+        "echo 'No running processes found'; exit 0",
+        "exit 0",
+        "exec sleep 60",
+    ],
+)
+def test_processes_that_the_tool_does_not_tell_are_no_failure(host, apps):
+    result = host(nvidia_smi=host.play(with_apps("c16", apps)), timeout_seconds=1)
+    assert not result.get("failed")
+    assert [gpu["processes"] for gpu in result["gpus"]] == [[], []]
+    assert [gpu["memory_free_mib"] for gpu in result["gpus"]] == [5400, 81050]
+
+
 def test_without_tools_the_cpu_is_taken(host):
     result = host(_ansible_check_mode=True)
     assert (result["device"], result["gpu_count"], result["changed"]) == ("cpu", 0, False)
     assert result["gpus"][0]["name"] == "cpu"
     assert result["gpus"][0]["memory_free_mib"] == 21724160 // 1024
+    assert result["gpus"][0]["processes"] == []
 
 
 def test_the_cpu_can_be_wanted(host):

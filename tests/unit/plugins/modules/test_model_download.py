@@ -135,7 +135,7 @@ def test_a_server_without_ranges_sends_from_the_beginning(wish, hub):
 
 def test_a_hub_that_always_breaks_at_the_start_ends_with_a_sentence_and_keeps_the_rest(wish, hub):
     hub.behaviour.break_after_bytes = 0
-    with pytest.raises(_hub.HubError, match="after 3 tries the last answer was: the connection broke off"):
+    with pytest.raises(_hub.HubError, match="after 3 tries .*: the connection broke off.*what was loaded is kept"):
         run(wish)
     assert not os.path.exists(wish["dest"])
 
@@ -288,5 +288,5 @@ def test_modes_do_not_depend_on_the_umask(wish):
 
 def test_an_unreachable_hub_is_named(wish):
     wish["endpoint"] = "http://127.0.0.1:9"
-    with pytest.raises(_hub.HubError, match=r"http://127.0.0.1:9 and after 3 tries.*refused"):
+    with pytest.raises(_hub.HubError, match=r"http://127.0.0.1:9, and after 3 tries.*refused.*_endpoint\.$"):
         run(wish)
