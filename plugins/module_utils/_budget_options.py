@@ -125,7 +125,13 @@ def _fraction(params):
     number = float(_number("mem_fraction_static", value, expected))
     if not 0 < number < 1:
         _refuse("mem_fraction_static", expected, value)
-    return number
+    return without_noise(number)
+
+
+def without_noise(fraction):
+    """Return a fraction of three decimals that arithmetic spoilt (0.1 + 0.2) as it was meant; any other as it is."""
+    meant = round(fraction, 3)
+    return meant if abs(fraction - meant) < 1e-9 else fraction
 
 
 def _chunk(params):

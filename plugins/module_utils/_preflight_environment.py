@@ -135,7 +135,7 @@ def check_allocator(instance: Instance) -> Iterator[Finding]:
     elif chosen and own not in (None, AUTO):
         yield Finding(
             variable,
-            f"{variable}{instance.where} is {shown(own)} and {next(iter(chosen))} is set too: remove the one in the "
+            f"{variable}{instance.where} is {shown(own)} and {min(chosen)} is set too: remove the one in the "
             "environment.",
         )
     else:

@@ -69,7 +69,7 @@ def keys_of_file(path):
 
 def lines_tell(lines, keys, most_lines=MOST_LINES):
     """Does one of the first lines hold one of the keys, as it is or as Python or JSON would print it?"""
-    spellings = [form for key in keys for form in {key, repr(key)[1:-1], json.dumps(key)[1:-1]} if form]
+    spellings = [form for key in keys for form in (key, repr(key)[1:-1], json.dumps(key)[1:-1]) if form]
     return any(form in line for line in itertools.islice(lines, most_lines) for form in spellings)
 
 
@@ -87,4 +87,3 @@ def invocation_tells(invocation_id, keys):
             return lines_tell(reader.stdout, keys)
         finally:
             reader.kill()
-

@@ -218,7 +218,8 @@ def main():
         examined = examine_arguments(module.params["arguments"], accepted, version, plugins)
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(
+    result = dict(
+        engine,
         changed=False,
         accepted_arguments=sorted(spellings(accepted)),
         deprecated_arguments=sorted(name for name, argument in accepted.items() if argument.deprecated),
@@ -232,8 +233,8 @@ def main():
         arguments=examined.arguments,
         notes=list(examined.notes),
         problems=[problem.as_dict() for problem in examined.problems],
-        **engine,
     )
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

@@ -33,8 +33,9 @@ def texts(render):
 def seen(host, texts):
     """What systemd said of each instance after it was stopped or killed."""
     files = {FOLDER + "/boards.py": (ROLE / "files" / "boards.py").read_text()}
+    launcher = (FILES / "launcher.py").read_text()
     for version in VERSIONS.values():
-        files["%s/engines/%s/bin/python" % (FOLDER, version)] = (FILES / "python").read_text()
+        files["%s/engines/%s/bin/python" % (FOLDER, version)] = "#!/usr/bin/python3\n" + launcher
     for name, text in texts.items():
         files["%s/sglang-%s.service" % (UNITS, name)] = text
         files["%s/%s.env" % (FOLDER, name)] = ""

@@ -46,9 +46,9 @@ def running(invocation="first", config_hash=None, **more):
     )
 
 
-def next_step(plan=PLAN, server=None, attempts=(), request=None, **settings):
+def next_step(plan=None, server=None, attempts=(), request=None, **settings):
     wanted = dict(SETTINGS, request=dict(REQUEST, **(request or {})), **settings)
-    return _step.next_step(plan, running() if server is None else server, list(attempts), wanted)
+    return _step.next_step(plan or PLAN, running() if server is None else server, list(attempts), wanted)
 
 
 def attempt(verdict, **more):

@@ -3,4 +3,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A stand-in for SGLang, for tests: it starts, computes its pool, says, answers and ends as SGLang does on a CPU."""
 
-from sglang.version import __version__ as __version__
+from sglang.version import __version__  # noqa: F401

@@ -96,14 +96,14 @@ class Launcher:
                 f"Rank {child.rank} scheduler died during initialization (exit code: {code}). If exit code is -9 "
                 "(SIGKILL), a common cause is the OS OOM killer. Run `dmesg -T | grep -i oom` to check."
             )
-        logging.error(f"Rank {child.rank} scheduler is dead. Please check if there are relevant logs.")
-        logging.error(f"Exit code: {code}")
+        logging.error("Rank %s scheduler is dead. Please check if there are relevant logs.", child.rank)
+        logging.error("Exit code: %s", code)
         raise EOFError
 
     def listen(self) -> None:
         uvicorn = web.uvicorn
         uvicorn.setLevel((self.arguments.log_level_http or self.arguments.log_level).upper())
-        uvicorn.info(f"INFO:     Started server process [{os.getpid()}]")
+        uvicorn.info("INFO:     Started server process [%d]", os.getpid())
         uvicorn.info("INFO:     Waiting for application startup.")
         uvicorn.info("INFO:     Application startup complete.")
         host, port = self.arguments.host, self.arguments.port
@@ -111,13 +111,15 @@ class Launcher:
             self.server = web.Server((host, port), self.state)
         except OSError as error:
             uvicorn.error(
-                f"ERROR:    [Errno {error.errno}] error while attempting to bind on address ('{host}', {port}): "
-                "address already in use"
+                "ERROR:    [Errno %s] error while attempting to bind on address ('%s', %s): address already in use",
+                error.errno,
+                host,
+                port,
             )
             self.kill_children()
             sys.exit(1)
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 3600}, daemon=True).start()
-        uvicorn.info(f"INFO:     Uvicorn running on http://{host}:{port} (Press CTRL+C to quit)")
+        uvicorn.info("INFO:     Uvicorn running on http://%s:%s (Press CTRL+C to quit)", host, port)
 
     def warm_up(self) -> None:
         if not self.arguments.skip_server_warmup:
@@ -181,8 +183,10 @@ class Launcher:
         time.sleep(0.1)  # a child that failed by itself has sent SIGQUIT
         child = ended[0]
         logging.error(
-            f"Subprocess {child.name} (pid={child.process.pid}) crashed with exit code {child.process.returncode}. "
-            "Triggering SIGQUIT for cleanup..."
+            "Subprocess %s (pid=%s) crashed with exit code %s. Triggering SIGQUIT for cleanup...",
+            child.name,
+            child.process.pid,
+            child.process.returncode,
         )
         self.running_quit(None, None)
 
@@ -208,7 +212,7 @@ class Launcher:
         if versions.at_least("0.5.20"):
             for text in ("Shutting down", "Waiting for application shutdown.", "Application shutdown complete.",
                          f"Finished server process [{os.getpid()}]"):
-                web.uvicorn.info(f"INFO:     {text}")
+                web.uvicorn.info("INFO:     %s", text)
         logging.shutdown()
         os._exit(0)
 

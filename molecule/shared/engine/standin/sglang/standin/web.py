@@ -66,7 +66,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_request(self, code="-", size="-"):
         status = http.HTTPStatus(code)
         host, port = self.client_address[:2]
-        uvicorn.info(f'INFO:     {host}:{port} - "{self.command} {self.path} HTTP/1.1" {status.value} {status.phrase}')
+        line = f'{host}:{port} - "{self.command} {self.path} HTTP/1.1" {status.value} {status.phrase}'
+        uvicorn.info("INFO:     %s", line)
 
     def answer(self, data=None, status: int = 200, kind: str = "application/json") -> None:
         body = b"" if data is None else data.encode() if isinstance(data, str) else json.dumps(data).encode()
@@ -223,7 +224,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 ids, text, 128 if new is None else int(new), bool(parameters.get("ignore_eos"))
             )
         except ValueError as error:
-            logging.error(f"[http_server] Error: {error}")
+            logging.error("[http_server] Error: %s", error)
             if stream:
                 told = {"message": str(error), "type": "invalid_request_error", "code": 400, "retryable": False}
                 self.stream([{"error": told}, "[DONE]"])

@@ -76,7 +76,7 @@ def load(arguments: argparse.Namespace, rank: int) -> dict:
 
 def fail() -> None:
     """What run_scheduler_process does with an exception: say it, tell the parent, and end when it kills us."""
-    logging.error(f"Scheduler hit an exception: {traceback.format_exc()}")
+    logging.error("Scheduler hit an exception: %s", traceback.format_exc())
     os.kill(os.getppid(), signal.SIGQUIT)
 
 

@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 def print_deprecated_warning(message: str) -> None:
-    logger.warning(f"\033[1;33m{message}\033[0m")
+    logger.warning("\033[1;33m%s\033[0m", message)
 
 
 class DeprecatedStoreTrueAction(argparse.Action):

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # Stands where an engine's Python would: a launcher with one rank that SIGTERM does not end. Up to SGLang 0.5.19 the
 # launcher ends a clean stop by killing itself.
 import os
