@@ -114,7 +114,7 @@ proof:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _snapshot
-from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Instance, Refused
+from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Instance, Refused, told
 
 
 def taken(module, instance):
@@ -141,7 +141,7 @@ def restored(module, instance):
         "backup": {"name": manifest["name"], "kind": manifest["kind"]},
         "changed_files": changed_files,
         "units": units,
-        "proof": manifest["proof"],
+        "proof": told(manifest["proof"]),
         "diff": {"prepared": "from the backup %s:\n%s" % (manifest["name"], lines) if lines else ""},
     }
 
