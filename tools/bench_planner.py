@@ -9,7 +9,8 @@
 (b) cell:     bytes of a token from geometry, layout and version against printed bytes / tokens
 (c) blind:    from board, geometry, weights and arguments alone against the printed pool
 (d) dead:     every refused or dead start: does the plan refuse or warn, in the right direction?
-(e) headroom: what is free when the server is ready, from printed load figures, against the printed figure
+(e) headroom: what is free when the server is ready, from printed load figures and from the board alone: is the printed
+              figure inside the band? And what two starts of one configuration differ by: inside the noise?
 
 Ends with status 1 when a bound of BOUNDS is missed. Data: tests/data/startups.yaml, geometry.yaml, bench.yaml.
 """
@@ -32,7 +33,6 @@ if DEVTREE not in sys.path:
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_base as bases  # noqa: E402
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_solve as solve  # noqa: E402
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables  # noqa: E402
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_used as after_load  # noqa: E402
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv  # noqa: E402
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget import plan  # noqa: E402
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_options import plan_input  # noqa: E402
@@ -44,6 +44,8 @@ PRINTED_GIB = 0.005  # two decimals
 # Must be kept by each group: (what, the most).
 MEASURED_GIB, MEASURED_SHARE, MEASURED_ROWS = 0.1, 0.005, 0.9
 BLIND_MEDIAN_SHARE, BLIND_BAND_SHARE = 0.01, 0.025
+# Printed headroom inside the band, and the most of its median half band on boards with memory of their own.
+HEADROOM_ROWS, HEADROOM_HALF_BAND_GIB = 0.9, 1.0
 
 
 @dataclass(frozen=True)
@@ -291,15 +293,10 @@ def _load_figures(start):
     return None
 
 
-def reserved_gib(start):
-    """Return what the version takes off the budget for images and sound."""
-    row = after_load.multimodal_row(plan_input(input_of(start)))
-    return 0.0 if row is None else row.gib
-
-
 def _measured_result(start, before, after):
     """The planned pool's bytes against the printed ones, by what the engine charges for a token."""
-    rest = after - before * (1 - start.fraction) - start.more.get("other_gib", 0.0) - reserved_gib(start)
+    base = bases.base_of(plan_input(input_of(start, free_before_load_gib=before, free_after_load_gib=after)))
+    rest = solve.rest_gib(base, start.fraction) - start.more.get("other_gib", 0.0)
     cell = cell_of(start)[0]
     if cell is not None:
         taken = _kv.rest_for(cell, start.tokens) / GIB
@@ -412,7 +409,7 @@ def blind_options(start, board, checkpoints):
         before, after, dummy = _load_figures(start)
         weights = before - after
     options["measurements"] = [{"origin": "play", "weights_gib": weights, "engine_version": start.version}]
-    return options, "printed weights"
+    return options, "weights printed by the same start"
 
 
 def _blind_result(start, board, checkpoints):
@@ -466,6 +463,20 @@ def dead(all_starts):
     return found, out
 
 
+def incidents():
+    """Return results of the ends that docs/memory.md tells: refused before the restart, with values that work."""
+    shapes, found = load("geometry"), []
+    for one in load("bench")["incidents"]:
+        options = dict(one["options"], geometry=geometry_of(shapes[one["geometry"]])[0])
+        answer = plan(plan_input(options))
+        note = (
+            f"at {answer.fraction}: least free {answer.predicted_least_free_gib} GiB. {answer.refusal or 'not refused'}"
+        )
+        good = answer.refusal is not None and "what works is" in answer.refusal
+        found.append(Result(one["id"], "incident", 0.0, 0.0, good, note))
+    return found
+
+
 def dead_options(start):
     """Return (options of a plan for one token, why not)."""
     more = start.more.get("dead", {})
@@ -504,8 +515,11 @@ def dead_options(start):
 # ---------------------------------------------------------------------------
 
 
-def headroom(all_starts):
-    """Return (results, left out): how well the rows of the reserve tell what is taken until ready. No bound is kept."""
+def headroom(all_starts, boards=None, checkpoints=None):
+    """Return (results, left out): is the printed headroom inside the band?
+
+    From printed load figures; with C(boards) from the board, and weights as in (c), where the board is known.
+    """
     found, out = [], []
     for start in all_starts:
         printed = start.row["available_gpu_mem_gb"] or start.row["graph_end_avail_gb"]
@@ -516,7 +530,12 @@ def headroom(all_starts):
         if start.more.get("headroom_left_out"):
             out.append((start.id, start.more["headroom_left_out"]))
             continue
+        board = (boards or {}).get(start.more.get("board"))
+        if boards and not board:
+            continue
         options = input_of(start, free_before_load_gib=figures[0], free_after_load_gib=figures[1])
+        if board:
+            options = blind_options(start, board, checkpoints)[0]
         if start.row["context_len"]:
             options["context_tokens"] = start.row["context_len"]
         if start.more.get("unified"):
@@ -527,12 +546,46 @@ def headroom(all_starts):
                 continue
             options.pop("geometry", None)
             options["cell_bytes"] = start.kv_gib * GIB / start.tokens
-        answer = plan(plan_input(options))
-        error = answer.predicted_headroom_gib - printed
-        found.append(
-            Result(start.id, "unified" if start.more.get("unified") else "own memory", error, 0.0, error < 0.5)
-        )
+        found.append(_headroom_result(start, plan(plan_input(options)), printed, "blind " if board else ""))
     return found, out
+
+
+def _headroom_result(start, answer, printed, how):
+    """Inside: up to the rounding of the printed figures, two of which the plan itself is made from."""
+    low, high = answer.predicted_headroom_low_gib, answer.predicted_headroom_high_gib
+    inside = low - 2 * PRINTED_GIB <= printed <= high + 2 * PRINTED_GIB
+    family = how + ("unified" if start.more.get("unified") else "own memory")
+    note = f"printed {printed:.2f}, band {low:.2f} to {high:.2f}"
+    error = answer.predicted_headroom_gib - printed
+    return Result(start.id, family, error, 0.0, inside, note, band_gib=(high - low) / 2)
+
+
+def noise():
+    """Return results for starts of one configuration: do they differ by no more than the noise of both allows?"""
+    found = []
+    for one in load("bench")["pairs"]:
+        options = {"free_before_load_gib": one["before_gib"], "cell_bytes": 1, "engine_version": one.get("version")}
+        options["measurements"] = [{"origin": "play", "weights_gib": one["weights_gib"]}]
+        if one.get("unified"):
+            options["gpus"] = [{"name": "unified", "unified_memory": True}]
+        most = 2 * bases.base_of(plan_input(options)).noise.error_gib
+        note = f"differ by {one['differ_gib']} GiB, the noise allows {most:.2f}"
+        found.append(Result(one["id"], "pairs", one["differ_gib"], 0.0, one["differ_gib"] <= most + PRINTED_GIB, note))
+    return found
+
+
+def headroom_missed(found, blind_found, pairs):
+    """Return the bounds of (e) that are missed, as sentences."""
+    missed = []
+    for name, results in (("(e)", found), ("(e) blind", blind_found)):
+        inside = sum(one.good for one in results)
+        if inside < HEADROOM_ROWS * len(results):
+            missed.append(f"{name} printed headroom inside the band in {inside} of {len(results)} rows")
+    band = statistics.median(one.band_gib for one in found if one.family == "own memory")
+    if band > HEADROOM_HALF_BAND_GIB:
+        missed.append(f"(e) median half band {band:.2f} GiB")
+    apart = [one.id for one in pairs if not one.good]
+    return missed + (["(e) starts differ by more than the noise: " + ", ".join(apart)] if apart else [])
 
 
 # ---------------------------------------------------------------------------
@@ -600,6 +653,9 @@ def report(rows=False):
     table(found, rows)
     print("    rows whose board is not known: free before load as printed")
     table(told, rows)
+    for how, ours in by_weights(found):
+        print(f"    {how}: {len(ours)} rows")
+        table(ours)
     error = statistics.median(abs(one.error_gib) / one.board_gib for one in found)
     band = statistics.median(one.band_gib / one.board_gib for one in found)
     print(f"  median error {error:.2%} of the board, median half band {band:.2%} of the board")
@@ -611,18 +667,33 @@ def report(rows=False):
         missed.append("(c) " + ", ".join(one.id for one in told if not one.good) + " under the band")
 
     found, out = dead(all_starts)
+    found += incidents()
     print("(d) dead: refused or dead starts; good: infeasible at that fraction, with the direction")
     for one in found:
         print(f"    {'     ' if one.good else 'MISS '}{one.id:<38} {one.family:<6} {one.note}")
     left_out(out)
-    if not all(one.good for one in found if one.family == "raise"):
-        missed.append("(d) " + ", ".join(one.id for one in found if not one.good and one.family == "raise"))
+    wrong = [one.id for one in found if not one.good and one.family in ("raise", "incident")]
+    if wrong:
+        missed.append("(d) " + ", ".join(wrong))
 
     found, out = headroom(all_starts)
-    print("(e) headroom when ready, from printed load figures; good: not more than 0.5 GiB too high; no bound")
+    print("(e) headroom when ready, from printed load figures; good: the printed figure is inside the band")
     table(found, rows)
+    print("    from the board and weights as in (c)")
+    from_board = headroom(all_starts, boards, checkpoints)[0]
+    table(from_board, rows)
+    pairs = noise()
+    print("    two starts of one configuration; good: they differ by no more than the noise of both")
+    for one in pairs:
+        print(f"    {'     ' if one.good else 'MISS '}{one.id:<38} {one.note}")
     left_out(out)
-    return missed
+    return missed + headroom_missed(found, from_board, pairs)
+
+
+def by_weights(found):
+    """Return [(where the weights come from, the results of (c))]."""
+    sources = sorted({one.note.split(",")[0] for one in found})
+    return [(how, [one for one in found if one.note.split(",")[0] == how]) for how in sources]
 
 
 BEGIN, END = "<!-- begin bench -->", "<!-- end bench -->"
@@ -638,8 +709,10 @@ def docs_table():
         ("a, one load figure by difference", measured(all_starts)[1]),
         ("b cell", cells(all_starts)[0]),
         ("c blind", found),
+        *((f"c, {how}", ours) for how, ours in by_weights(found)),
         ("c, free before load as printed", told),
         ("e headroom when ready", headroom(all_starts)[0]),
+        ("e, from the board", headroom(all_starts, boards, checkpoints)[0]),
     )
     lines = ["| group | family | rows | good | median GiB (tokens) | 90% | worst |", "|---|---|---|---|---|---|---|"]
     for name, results in groups:
@@ -651,14 +724,16 @@ def docs_table():
             figures = [f"{pick(gib):.3f} ({pick(tokens):,.0f})" for pick in (statistics.median, _ninety, max)]
             cells_of = [name, family, str(len(ours)), str(sum(one.good for one in ours)), *figures]
             lines.append("| " + " | ".join(cells_of) + " |")
-    died, dummy = dead(all_starts)
-    for family in ("raise", "lower"):
+    died = dead(all_starts)[0] + incidents()
+    for family in ("raise", "lower", "incident"):
         ours = [one for one in died if one.family == family]
         good = sum(one.good for one in ours)
         lines.append(f"| d dead, direction {family} | | {len(ours)} | {good} | | | |")
     error = statistics.median(abs(one.error_gib) / one.board_gib for one in found)
     band = statistics.median(one.band_gib / one.board_gib for one in found)
     last = f"Blind: median error {error:.2%} of the board, median half band {band:.2%} of the board."
+    half = statistics.median(one.band_gib for one in headroom(all_starts)[0] if one.family == "own memory")
+    last += f" Headroom: median half band {half:.2f} GiB on boards with memory of their own."
     return "\n".join([*lines, "", last])
 
 
@@ -669,7 +744,7 @@ def written(text):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--rows", action="store_true", help="each row with its error")
     parser.add_argument("--write", action="store_true", help="write the table of docs/memory.md")
     options = parser.parse_args(arguments)

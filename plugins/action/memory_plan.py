@@ -14,6 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget import plan
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_before import WARNING
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_options import (
     WAY_OUT,
     argument_spec,
@@ -59,6 +60,9 @@ def plan_of(args):
         result = plan(plan_input(params)).as_dict()
     except ValueError as error:
         return {"failed": True, "msg": str(error)}
+    warned = [row["note"] for row in result["rows"] if row["name"] == WARNING]
+    if warned:
+        result["warnings"] = warned
     configuration, kept = result, False
     if params.get("server") is not None:
         result["step"] = next_step_of(result, params)

@@ -167,12 +167,13 @@ def _solved(inp, base, options, chosen, fraction, cap, target):
     unpromised = "target_tokens" in base.missing
     # A declared fraction that does not work is shown beside the interval of what would.
     shown = chosen if chosen.works else next((one for one in options if one.works), chosen)
+    fits = solve.most_tokens(inp, base, options[-1])
     solved = {
         "fraction_low": shown.low_steps / STEPS if shown.low_steps < STEPS and not unpromised else None,
         "fraction_high": shown.high_steps / STEPS if shown.high_steps > 0 else None,
-        "tokens_that_fit": solve.most_tokens(inp, base, options[-1]),
+        "tokens_that_fit": fits,
         "engine_default": _engine_default(inp, base),
-        "levers": levers.levers(inp, base, options, chosen, target),
+        "levers": levers.levers(inp, base, options, chosen, target, fits),
     }
     if not unpromised:
         solved["feasible"] = bool(chosen.works if inp.fraction is None else _inside(inp.fraction, chosen))
@@ -180,17 +181,17 @@ def _solved(inp, base, options, chosen, fraction, cap, target):
         solved["feasible"] = False
     if fraction is None:
         return solved
-    tokens, low, high = solve.predict(base, fraction)
+    tokens, least_tokens, most_tokens = solve.predict(base, fraction)
     pool = solve.pool(base, fraction, cap)
     states = pool.state_bytes + pool.scratch_bytes
     if pool.problem and pool.tokens:
         solved["feasible"] = False
     band = solve.band_gib(base, fraction)
-    headroom = [_headroom_gib(base, chosen, fraction, cap, shift) for shift in (0.0, -band, band)]
+    safe, low, high = _headrooms_gib(base, chosen, fraction, cap)
     solved.update(
         predicted_tokens=tokens,
-        predicted_tokens_low=low,
-        predicted_tokens_high=high,
+        predicted_tokens_low=least_tokens,
+        predicted_tokens_high=most_tokens,
         pool_tokens=pool.tokens,
         pool_gib=_rounded((pool.stored_bytes - states - _uncharged_bytes(base, pool)) / GIB),
         window_tokens=pool.window_tokens,
@@ -199,22 +200,38 @@ def _solved(inp, base, options, chosen, fraction, cap, target):
         state_requests=pool.max_running_requests,
         band_gib=_rounded(band),
         reserve_gib=_rounded(base.before.gib * (1 - fraction)),
-        predicted_headroom_gib=_rounded(headroom[0]),
-        predicted_headroom_low_gib=_rounded(min(headroom)),
-        predicted_headroom_high_gib=_rounded(max(headroom)),
-        predicted_least_free_gib=_rounded(headroom[0] - reserve.load_gib(chosen.rows)),
+        predicted_headroom_gib=_rounded(safe + _spared_gib(chosen) / 2),
+        predicted_headroom_low_gib=_rounded(low),
+        predicted_headroom_high_gib=_rounded(high),
+        predicted_least_free_gib=_rounded(safe - reserve.load_gib(chosen.rows)),
     )
     return solved
 
 
-def _headroom_gib(base, chosen, fraction, cap, shift_gib):
-    """Return what is free when the server is ready: what the pools leave, less what is taken until then.
+def _headrooms_gib(base, chosen, fraction, cap):
+    """Return what is free when the server is ready: with the rows of the reserve in full, and at both ends of the band.
 
-    What differs between two starts lands in the pool while it is below its cap, and in the headroom beyond.
+    The low end is the one that the floors are kept at: less free before load, more taken by the load, all rows of the
+    reserve in full. At the high end the rows take the least that they may. What differs between two starts lands in the
+    pool while it is below its cap, and in the headroom beyond.
     """
-    pool = solve.pool(base, fraction, cap, shift_gib)
+    before = base.before.error_gib
+    used = base.used.total.error_gib + base.noise.error_gib
+    low = _headroom_gib(base, chosen, fraction, cap, -before, used)
+    high = _headroom_gib(base, chosen, fraction, cap, before, -used)
+    return _headroom_gib(base, chosen, fraction, cap, 0.0, 0.0), low, high + _spared_gib(chosen)
+
+
+def _headroom_gib(base, chosen, fraction, cap, more_before_gib, more_used_gib):
+    """Return what the pools leave less the rows until ready, with free before load and the load's share moved."""
+    pool = solve.pool(base, fraction, cap, fraction * more_before_gib - more_used_gib)
     ready = sum(one.gib for one in chosen.rows if one.phase == "ready" and one.name != reserve.UNCHARGED)
-    return base.after_gib + shift_gib - pool.stored_bytes / GIB - ready
+    return base.after_gib + more_before_gib - more_used_gib - pool.stored_bytes / GIB - ready
+
+
+def _spared_gib(chosen):
+    """Return how much less than their figures the rows until ready may take."""
+    return reserve.ready_gib(chosen.rows) - reserve.least_ready_gib(chosen.rows)
 
 
 def _uncharged_bytes(base, pool):
@@ -272,20 +289,27 @@ def _refusal(inp, base, options, chosen, result):
         problem = solve.pool(base, result.fraction, result.cap_tokens).problem
         if problem and result.pool_tokens:
             return problem
-    if inp.fraction is None:
+    offer = None if inp.fraction is None else _offer(inp, options, result)
+    if offer is None:
         return explain.refuse_target(inp, base, chosen, result)
-    offer = _offer(inp, options, result)
     if inp.target_tokens is not None and result.predicted_tokens_high < inp.target_tokens:
         return explain.refuse_fraction_short(inp, result, offer)
     if result.reserve_gib < chosen.certain_gib - 1e-4:
         return explain.refuse_fraction_unsafe(chosen, result, offer)
+    if result.predicted_least_free_gib + result.band_gib < 0:
+        return explain.refuse_fraction_dies(result, offer)
     return None
 
 
 def _offer(inp, options, result):
-    """Return what would work instead of a declared fraction, as {variable: value}; a target when no fraction does."""
+    """Return what would work instead of a declared fraction, as {variable: value}; a target when no fraction does.
+
+    None: no target fits either.
+    """
     working = next((one for one in options if one.works), None)
     if working is None:
+        if not result.tokens_that_fit:
+            return None
         return {"mem_fraction_static": "auto", "target_tokens": result.tokens_that_fit}
     values = {"mem_fraction_static": ((working.low_steps + working.high_steps) // 2) / STEPS}
     if inp.chunk_tokens is None and working.chunk_moved:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import (
+    BadInput,
     Figure,
     board_mib,
     is_unified,
@@ -21,10 +22,13 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs imp
     mib,
     model_ranks,
     newest,
+    size,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_choice import balance_of, order_warning
 
 MIB_PER_GIB = tables.MIB_PER_GIB
+WARNING = "warning"  # the name of rows that say something of the boards and hold no memory
 
 
 @dataclass(frozen=True)
@@ -32,13 +36,14 @@ class Free:
     """What is free now on the worst GPU as if this instance did not run.
 
     C(others): processes that do not belong to this instance, as {pid, name, memory_mib}; C(reserved_gib): what neither
-    is free nor belongs to a process (driver). None where it is not known.
+    is free nor belongs to a process (driver); C(warnings): sentences about the boards. None where it is not known.
     """
 
     gib: float
     board_gib: float | None = None
     others: tuple = ()
     reserved_gib: float | None = None
+    warnings: tuple = ()
 
 
 def own_mib(inp, entry):
@@ -71,7 +76,28 @@ def free_now(inp):
         return None
     sums = [there + (held or 0.0) for there, held in zip(free, own)]
     worst = min(range(len(sums)), key=sums.__getitem__)
-    return _free_of(inp, entries[worst], sums[worst])
+    known = not inp.own_server_running or all(own)
+    warnings = _warnings(inp, entries, sums) if known else ()
+    return replace(_free_of(inp, entries[worst], sums[worst]), warnings=warnings)
+
+
+def _warnings(inp, entries, free_mib):
+    """Return sentences about the boards. Raises BadInput where the engine would end the start because of them.
+
+    The engine compares the ranks of one replica, only with tensor parallelism.
+    """
+    if inp.device == "cpu" or is_unified(inp):
+        return ()
+    found = [order_warning(inp.gpus, inp.environment)]
+    ranks = max(1, model_ranks(inp) // size(inp, "nnodes"))
+    taken_mib = sum(one.gib for one in shares(inp)) * MIB_PER_GIB
+    for first in range(0, len(entries) if size(inp, "tp-size") > 1 else 0, ranks):
+        group, free = entries[first : first + ranks], free_mib[first : first + ranks]
+        refusal, warning = balance_of(group, free, taken_mib, inp.environment, inp.engine_version)
+        if refusal and not inp.allow_unproven_plan:
+            raise BadInput(refusal)
+        found += [refusal, warning]
+    return tuple(one for one in found if one)
 
 
 def _free_of(inp, entry, free_mib):
@@ -171,7 +197,15 @@ def _from_free(inp, free_gib):
 
 
 def rows(inp, free, before):
-    """Return how a board becomes free before load, as row dictionaries; empty where that is not known."""
+    """Return how a board becomes free before load, as row dictionaries; empty where that is not known.
+
+    Warnings about the boards come first, as rows of no size.
+    """
+    said = [_row(WARNING, 0.0, "table", one, "before") for one in (free.warnings if free else ())]
+    return said + _board_rows(inp, free, before)
+
+
+def _board_rows(inp, free, before):
     if free is None or before is None or before.source not in ("table", "measured") or inp.device == "cpu":
         return []
     found = []
@@ -188,5 +222,5 @@ def rows(inp, free, before):
     return found
 
 
-def _row(name, gib, source, note):
-    return {"name": name, "gib": round(gib, 4), "source": source, "note": note, "part": "board"}
+def _row(name, gib, source, note, part="board"):
+    return {"name": name, "gib": round(gib, 4), "source": source, "note": note, "part": part}

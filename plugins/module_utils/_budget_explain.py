@@ -280,6 +280,14 @@ def refuse_fraction_unsafe(chosen, result, offer):
     )
 
 
+def refuse_fraction_dies(result, offer):
+    return (
+        f"The declared fraction {fraction_text(result.fraction)} is predicted to die for want of memory under load:"
+        f" {-result.predicted_least_free_gib:.2f} GiB are missing at the peak, with a band of"
+        f" {result.band_gib:.2f} GiB; what works is {paste(offer)}."
+    )
+
+
 # ---------------------------------------------------------------------------
 # The table
 # ---------------------------------------------------------------------------

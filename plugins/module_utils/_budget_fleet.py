@@ -48,7 +48,7 @@ def shares_of(plan):
     return found + [(SHARES[-1], max(0.0, before - sum(gib for dummy, gib in found)))]
 
 
-def bar(plan, columns=BAR_COLUMNS):
+def memory_bar(plan, columns=BAR_COLUMNS):
     """Return one line that draws the memory of a rank, with a legend in GiB; "" when the plan is not complete."""
     shares = shares_of(plan)
     if not shares:
@@ -121,7 +121,7 @@ def lines(rows):
     for row, line in zip(rows, found[1:]):
         plan = row["plan"]
         result.append(line)
-        drawn = bar(plan)
+        drawn = memory_bar(plan)
         if drawn:
             result.append("  " + drawn)
         if plan.get("refusal"):

@@ -40,20 +40,20 @@ def _lever(base, name, before, after, gib, automatic, note=""):
     }
 
 
-def levers(inp, base, options, chosen, target):
+def levers(inp, base, options, chosen, target, fits):
     """Return the levers that buy something, smallest change first, as plain dictionaries.
 
     C(gib) and C(tokens) are what each buys on its own, seen from the engine's own settings. C(automatic): the plan
-    moves it by itself.
+    moves it by itself. C(target): the tokens wanted; C(fits): the most that would be feasible without any of them.
     """
     found = _chunk_and_batch(inp, base, options)
     found += _allocator(inp, base)
     found += _running_requests(inp, base, chosen, target)
     found += _prefill_graphs(inp, base, chosen, target)
-    found += _window_ratio(inp, base, target)
+    found += _window_ratio(inp, base, target, fits)
     found += _context(inp, base, chosen, target)
-    found += _kv_dtype(inp, base, target)
-    found += _tensor_parallel(inp, base)
+    found += _kv_dtype(inp, base, target, fits)
+    found += _tensor_parallel(inp, base, target, fits)
     return [one for one in found if one["gib"] > 0.005]
 
 
@@ -118,40 +118,56 @@ def _prefill_graphs(inp, base, chosen, target):
     return [_lever(base, "arguments: disable-prefill-cuda-graph", False, True, needed - less, False, note)]
 
 
-def _other_cell(inp, base, target, name, value):
-    """Return the GiB that the pool of the target is smaller by with another argument, or None where it is not known."""
-    arguments = dict(inp.arguments, **{name: value})
+def _replanned(inp, base, target, fits, name, value, note, **changes):
+    """Return [the lever of an argument that changes the cell or the split], by a plan with it; [] where that fails.
+
+    C(gib): what weights and the pool of the target take less; C(tokens): what the largest target grows by.
+    """
+    other = replace(inp, arguments=dict(inp.arguments, **{name: value}), keys=None, **changes)
     try:
-        other = bases.cell_of(replace(inp, arguments=arguments, measurements=()), None)[0]
+        there = bases.base_of(other)
+        if not there.complete:
+            return []
+        leanest = solve.candidates(other, there, target or None)[-1]
+        tokens = solve.most_tokens(other, there, leanest) - fits
     except ValueError:
-        return None
-    return None if other is None else (_kv.rest_for(base.cell, target) - _kv.rest_for(other, target)) / GIB
+        return []
+    gib = base.used.total.gib - there.used.total.gib
+    if target:
+        gib += (_kv.rest_for(base.cell, target) - _kv.rest_for(there.cell, target)) / GIB
+    return [dict(_lever(base, "arguments: " + name, inp.arguments.get(name), value, gib, False, note), tokens=tokens)]
 
 
-def _window_ratio(inp, base, target):
+def _window_ratio(inp, base, target, fits):
     ratio = base.cell.window_ratio
     if inp.cell_bytes is not None or not target or not ratio or ratio <= SMALLEST_WINDOW_RATIO:
         return []
     half = max(round(ratio / 2, 3), SMALLEST_WINDOW_RATIO)
-    gib = _other_cell(inp, base, target, "swa-full-tokens-ratio", half)
     note = "fewer requests at a time fit into the pool of the window layers"
-    return [] if gib is None else [_lever(base, "arguments: swa-full-tokens-ratio", ratio, half, gib, False, note)]
+    found = _replanned(inp, base, target, fits, "swa-full-tokens-ratio", half, note)
+    return [dict(one, **{"from": ratio}) for one in found]
 
 
-def _kv_dtype(inp, base, target):
+def _kv_dtype(inp, base, target, fits):
     if not inp.geometry or inp.cell_bytes is not None or not target or inp.device == "cpu":
         return []
     if not str(base.cell.kv_dtype).startswith(("bf16", "fp16", "fp32")):
         return []
-    gib = _other_cell(inp, base, target, "kv-cache-dtype", "fp8_e4m3")
     note = "changes the quality of answers; test it before"
-    now = base.cell.kv_dtype
-    return [] if gib is None else [_lever(base, "arguments: kv-cache-dtype", now, "fp8_e4m3", gib, False, note)]
+    found = _replanned(inp, base, target, fits, "kv-cache-dtype", "fp8_e4m3", note)
+    return [dict(one, **{"from": base.cell.kv_dtype}) for one in found]
 
 
-def _tensor_parallel(inp, base):
+def _tensor_parallel(inp, base, target, fits):
     tp = known.size(inp, "tp-size")
     if inp.device == "cpu" or not inp.gpus or len(inp.gpus) < 2 * known.model_ranks(inp):
         return []
     note = "twice the GPUs; the weights are split further"
-    return [_lever(base, "arguments: tp-size", tp, 2 * tp, base.used.total.gib / 2, False, note)]
+    changes = {}
+    if base.used.total.source in ("given", "measured"):
+        # What somebody stated, or a start-up showed, is of the ranks of now.
+        changes = {"weights_gib": base.used.total.gib / 2, "free_after_load_gib": None}
+        if inp.free_before_load_gib is None and inp.free_after_load_gib is not None:
+            changes["free_before_load_gib"] = base.before.gib
+    found = _replanned(inp, base, target, fits, "tp-size", 2 * tp, note, **changes)
+    return [dict(one, **{"from": tp}) for one in found]

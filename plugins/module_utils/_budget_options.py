@@ -6,13 +6,27 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import BadInput, PlanInput
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_records as checked
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import (
+    BadInput,
+    PlanInput,
+    local_gpus,
+    mib,
+    size,
+)
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import canonical_arguments, version_key
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu import GpuError
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_choice import (
+    VISIBLE,
+    WHERE,
+    refuse_unhealthy,
+    visible,
+)
 
 AUTO = "auto"
-WAY_OUT = "state such a value, or leave the option out"
+WAY_OUT = checked.WAY_OUT
 
 
 def argument_spec():
@@ -74,24 +88,6 @@ def argument_spec():
 # ---------------------------------------------------------------------------
 
 
-def _refuse(name, expected, value):
-    raise BadInput(f"Expected {expected} for {name}, found {value!r}: {WAY_OUT}.")
-
-
-def _number(name, value, expected):
-    """Return a number from a number or its text; booleans, NaN and other texts are refused."""
-    if isinstance(value, bool):
-        _refuse(name, expected, value)
-    if isinstance(value, str):
-        try:
-            value = float(value.strip())
-        except ValueError:
-            _refuse(name, expected, value)
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
-        _refuse(name, expected, value)
-    return value
-
-
 def real(params, name, above=None, at_least=None):
     """Return a real number above or at least a bound, or None when the option is not given or auto."""
     value = params.get(name)
@@ -99,9 +95,9 @@ def real(params, name, above=None, at_least=None):
         return None
     bound = f"above {above}" if above is not None else f"of at least {at_least}"
     expected = f"a number {bound}"
-    value = float(_number(name, value, expected))
+    value = float(checked.number(name, value, expected))
     if (above is not None and value <= above) or (at_least is not None and value < at_least):
-        _refuse(name, expected, value)
+        checked.refuse(name, expected, value)
     return value
 
 
@@ -111,10 +107,10 @@ def whole(params, name, at_least=1):
     if value is None or (isinstance(value, str) and value.strip() == AUTO):
         return None
     expected = f"a whole number of at least {at_least}"
-    number = _number(name, value, expected)
-    if number != int(number) or number < at_least:
-        _refuse(name, expected, value)
-    return int(number)
+    count = checked.number(name, value, expected)
+    if count != int(count) or count < at_least:
+        checked.refuse(name, expected, value)
+    return int(count)
 
 
 def _fraction(params):
@@ -122,9 +118,9 @@ def _fraction(params):
     if value is None or (isinstance(value, str) and value.strip() == AUTO):
         return None
     expected = "a fraction between 0 and 1, such as 0.93, or auto"
-    number = float(_number("mem_fraction_static", value, expected))
+    number = float(checked.number("mem_fraction_static", value, expected))
     if not 0 < number < 1:
-        _refuse("mem_fraction_static", expected, value)
+        checked.refuse("mem_fraction_static", expected, value)
     return without_noise(number)
 
 
@@ -205,42 +201,6 @@ def _version(value):
     return value
 
 
-def _records(params, name, numbers):
-    """Return the records of an option after a look at the figures that the arithmetic uses."""
-    for index, record in enumerate(params.get(name) or ()):
-        for key in numbers:
-            value = record.get(key)
-            if value is not None:
-                _number(f"{key} of entry {index + 1} of {name}", value, "a number")
-    return tuple({key: _plain(value) for key, value in record.items()} for record in params.get(name) or ())
-
-
-def _plain(value):
-    """Numbers that a template turned to text become numbers again."""
-    if isinstance(value, str):
-        try:
-            return float(value) if "." in value else int(value)
-        except ValueError:
-            return value
-    return value
-
-
-MEASURED_NUMBERS = (
-    "fraction",
-    "cap_tokens",
-    "pool_tokens",
-    "free_before_load_gib",
-    "free_after_load_gib",
-    "weights_gib",
-    "kv_gib",
-    "cell_bytes",
-    "headroom_gib",
-    "least_free_gib",
-    "graph_gib",
-    "plan_free_gib",
-)
-
-
 # Figures of a geometry that the reserve uses beside those that the cell is made from.
 GEOMETRY_NUMBERS = (
     "hidden_size",
@@ -278,7 +238,34 @@ def _gpus(params):
                 f"Expected the processes of entry {index + 1} of gpus as a list of dictionaries, found {processes!r}:"
                 " give gpus as gpu_info returns it."
             )
+        free, total = mib(entry, "memory_free_mib"), mib(entry, "memory_total_mib")
+        if None not in (free, total) and free > total:
+            raise BadInput(
+                f"Expected memory_free_mib of entry {index + 1} of gpus to be at most its memory_total_mib of"
+                f" {total:g}, found {free:g}: give gpus as gpu_info returns it."
+            )
     return tuple(params.get("gpus") or ())
+
+
+def _checked_boards(inp):
+    """Return a PlanInput with the boards that CUDA shows the server. Raises BadInput where these cannot be right."""
+    if inp.device == "cpu" or not inp.gpus:
+        return inp
+    try:
+        shown = replace(inp, gpus=visible(inp.gpus, inp.environment))
+        try:
+            refuse_unhealthy(local_gpus(shown))
+        except BadInput:
+            if len(shown.gpus) == len(inp.gpus):
+                raise
+            raise BadInput(
+                f"{VISIBLE} in {WHERE} names {len(shown.gpus)} of {len(inp.gpus)} GPUs, too few for tp-size"
+                f" {size(inp, 'tp-size')} x pp-size {size(inp, 'pp-size')} x dp-size {size(inp, 'dp-size')}: name more"
+                " GPUs there, or lower tp-size in the server arguments."
+            ) from None
+    except GpuError as error:
+        raise BadInput(str(error)) from None
+    return shown
 
 
 def _own_server_running(params):
@@ -297,7 +284,7 @@ def plan_input(params):
     context_limit = whole(params, "max_context_tokens")
     if context_limit is None and geometry:
         context_limit = geometry.get("max_context_tokens")
-    return PlanInput(
+    inp = PlanInput(
         arguments=arguments,
         environment=dict(params.get("environment") or {}),
         gpus=gpus,
@@ -312,8 +299,8 @@ def plan_input(params):
         engine_version=_version(params.get("engine_version")),
         torch_version=params.get("torch_version") or None,
         target_tokens=whole(params, "target_tokens"),
-        measurements=_records(params, "measurements", MEASURED_NUMBERS),
-        deaths=_records(params, "deaths", ("reserve_needed_gib", "wanted_gib")),
+        measurements=checked.records(params, "measurements", checked.MEASURED),
+        deaths=checked.records(params, "deaths", checked.DEATH),
         free_before_load_gib=real(params, "free_before_load_gib", above=0),
         free_after_load_gib=real(params, "free_after_load_gib", above=0),
         weights_gib=real(params, "weights_gib", above=0),
@@ -334,6 +321,7 @@ def plan_input(params):
         own_pids=tuple(params.get("own_pids") or ()),
         running_gib=real(params, "running_gib", at_least=0) or 0.0,
     )
+    return _checked_boards(inp)
 
 
 def _cell(params):

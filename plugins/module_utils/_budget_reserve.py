@@ -42,10 +42,12 @@ UNCHARGED = "uncharged rows of the pool"
 def _runtime(situation):
     if situation.device == "cpu":
         return []
-    found = [row("runtime", tables.RUNTIME_GIB, TABLE, tables.RUNTIME_SOURCE, READY)]
+    gib, least = tables.RUNTIME_GIB, tables.RUNTIME_LEAST_GIB
+    found = [row("runtime", gib, TABLE, tables.RUNTIME_SOURCE, READY, least_gib=least)]
     if situation.unified:
-        gib, note = tables.UNIFIED_RUNTIME_GIB, tables.UNIFIED_RUNTIME_SOURCE
-        found.append(row("processes of the engine", gib, TABLE, note, READY))
+        gib, least = tables.UNIFIED_RUNTIME_GIB, tables.UNIFIED_RUNTIME_LEAST_GIB
+        note = tables.UNIFIED_RUNTIME_SOURCE
+        found.append(row("processes of the engine", gib, TABLE, note, READY, least_gib=least))
     return found
 
 
@@ -55,9 +57,10 @@ def _decode_graphs(situation):
     batch = situation.decode_batch
     gib = batch * tables.DECODE_GRAPH_MIB_PER_REQUEST / tables.MIB_PER_GIB
     index = batch * situation.context_tokens * 4 / GIB
+    least, note = gib * tables.DECODE_GRAPH_LEAST_SHARE, f"batch {batch}: {tables.DECODE_GRAPH_SOURCE}"
     return [
-        row("decode graphs", gib, TABLE, f"batch {batch}: {tables.DECODE_GRAPH_SOURCE}", READY, grows="batch"),
-        row("decode graph index", index, TABLE, tables.INDEX_SOURCE, READY, grows="context"),
+        row("decode graphs", gib, TABLE, note, READY, grows="batch", least_gib=least),
+        row("decode graph index", index, TABLE, tables.INDEX_SOURCE, READY, grows="context", least_gib=0.0),
     ]
 
 
@@ -68,7 +71,7 @@ def prefill_graph_sizes(most_tokens):
 
 
 def prefill_graph_gib(situation):
-    """Return what the graphs of the prefill take, 0 where there are none."""
+    """Return what the engine reckons with for the graphs of the prefill, 0 where there are none."""
     if disabled(situation, "prefill") or not version_at_least(situation.engine_version, tables.PREFILL_GRAPH_SINCE):
         return 0.0
     if situation.geometry.get("attention") == "mla":
@@ -78,8 +81,14 @@ def prefill_graph_gib(situation):
 
 def _prefill_graphs(situation):
     gib = prefill_graph_gib(situation)
-    grows = "" if situation.geometry.get("attention") == "mla" else "chunk"
-    return [row("prefill graphs", gib, TABLE, tables.PREFILL_GRAPH_SOURCE, READY, grows=grows)] if gib else []
+    if not gib:
+        return []
+    note = tables.PREFILL_GRAPH_SOURCE
+    if situation.geometry.get("attention") == "mla":
+        return [row("prefill graphs", gib, TABLE, note, READY, least_gib=tables.PREFILL_GRAPH_MLA_LEAST_GIB)]
+    most = gib * tables.PREFILL_GRAPH_MOST_MIB_PER_SIZE / tables.PREFILL_GRAPH_MIB_PER_SIZE
+    least = gib * tables.PREFILL_GRAPH_LEAST_SHARE
+    return [row("prefill graphs", most, TABLE, note, READY, certain_gib=gib, grows="chunk", least_gib=least)]
 
 
 def _request_table(situation):
@@ -221,6 +230,11 @@ def _sum(found, phase, certain=False):
 def ready_gib(found):
     """Return what is taken between the sizing of the pool and ready."""
     return _sum(found, READY)
+
+
+def least_ready_gib(found):
+    """Return the least that is taken between the sizing of the pool and ready: the good end."""
+    return sum(one.least_gib for one in found if one.phase == READY)
 
 
 def load_gib(found):

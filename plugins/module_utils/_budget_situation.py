@@ -48,8 +48,11 @@ class Situation:
 
 @dataclass(frozen=True)
 class Row:
-    """One part of the reserve. C(certain_gib): what of it is not the allowance for what is not known; C(grows): what
-    makes it larger: chunk, context, both, batch, requests, pool or nothing."""
+    """One part of the reserve. C(gib) is the most that is known to be taken, so that the floors are safe.
+
+    C(certain_gib): what of it is not the allowance for what is not known; C(least_gib): the good end, the least that is
+    taken; C(grows): what makes it larger: chunk, context, both, batch, requests, pool or nothing.
+    """
 
     name: str
     gib: float
@@ -58,6 +61,7 @@ class Row:
     phase: str
     certain_gib: float
     grows: str = ""
+    least_gib: float = 0.0
 
     def as_dict(self):
         return {
@@ -70,9 +74,10 @@ class Row:
         }
 
 
-def row(name, gib, source, note, phase, certain_gib=None, grows=""):
-    """Return a Row; without C(certain_gib) all of it is certain."""
-    return Row(name, gib, source, note, phase, gib if certain_gib is None else certain_gib, grows)
+def row(name, gib, source, note, phase, certain_gib=None, grows="", least_gib=None):
+    """Return a Row; without C(certain_gib) all of it is certain, without C(least_gib) it is never less."""
+    certain = gib if certain_gib is None else certain_gib
+    return Row(name, gib, source, note, phase, certain, grows, gib if least_gib is None else least_gib)
 
 
 # ---------------------------------------------------------------------------

@@ -364,4 +364,5 @@ def most_tokens(inp, base, leanest):
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle * page) else (low, middle - 1)
-    return low * page
+    # The engine does not start with less than this, so a smaller target is no target.
+    return low * page if low * page >= least_tokens(base.cell) else 0

@@ -162,20 +162,29 @@ POST_CAPTURE_NAME, POST_CAPTURE_SINCE = "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING", 
 
 # --- what the reserve has to hold -------------------------------------------------------------------------------------
 
-RUNTIME_GIB = 0.5
+# Each is the most that was seen or that the engine reckons with; the LEAST beside it is the good end of the band of the
+# headroom: what was taken at least.
+RUNTIME_GIB, RUNTIME_LEAST_GIB = 0.5, 0.0
 RUNTIME_SOURCE = "512 MiB for metadata and attention workspaces, sglang 0.5.3-0.5.23 memory defaults"
-UNIFIED_RUNTIME_GIB = 3.0
+UNIFIED_RUNTIME_GIB, UNIFIED_RUNTIME_LEAST_GIB = 3.8, 1.7
 UNIFIED_RUNTIME_SOURCE = (
     "memory of the machine: the engine's processes grow as well, 1.7-3.8 GiB between pool and ready on a DGX Spark"
 )
 DECODE_GRAPH_MIB_PER_REQUEST = 2.0
 DECODE_GRAPH_SOURCE = "2 MiB a request of the largest batch, sglang 0.5.3-0.5.23 memory defaults"
 PREFILL_GRAPH_SINCE = "0.5.10"
-PREFILL_GRAPH_MLA_GIB = 1.5
-PREFILL_GRAPH_MIB_PER_SIZE = 8.0
+PREFILL_GRAPH_MLA_GIB, PREFILL_GRAPH_MLA_LEAST_GIB = 1.5, 0.75
+# The engine reckons with 8 MiB a graph. Two public starts took more: 1.0 GiB for 50 sizes (0.5.22, RTX 5090) and 1.3
+# for 58 (0.5.20, DGX Spark).
+PREFILL_GRAPH_MIB_PER_SIZE, PREFILL_GRAPH_MOST_MIB_PER_SIZE = 8.0, 22.0
 # The sizes of prefill graphs up to 4,096 tokens, as ranges; above, every 512 (cuda_graph_hook.py).
 PREFILL_GRAPH_STEPS = ((4, 33, 4), (48, 257, 16), (288, 513, 32), (576, 1025, 64), (1280, 4097, 256))
-PREFILL_GRAPH_SOURCE = "1.5 GiB (MLA) or 8 MiB a graph, on by default from 0.5.10, sglang memory defaults"
+PREFILL_GRAPH_SOURCE = (
+    "on by default from 0.5.10: 1.5 GiB (MLA), else 8 MiB a graph by sglang memory defaults, of which public starts"
+    " took up to 22"
+)
+# A backend that keeps no index and graphs that share their buffers take less than the table says.
+DECODE_GRAPH_LEAST_SHARE, PREFILL_GRAPH_LEAST_SHARE = 0.5, 0.5
 INDEX_SOURCE = (
     "4 bytes for each position of each request of the batch (cuda_graph_kv_indices of the attention backends)"
 )

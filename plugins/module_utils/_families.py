@@ -484,6 +484,19 @@ HARMLESS_KEYS = frozenset(
     )
 )
 
+# Keys that the engine never reads for an architecture: left over from an earlier release of the same family.
+UNREAD_KEYS = {
+    "MiniMaxM2ForCausalLM": (
+        # MiniMax-Text-01 had linear layers; M2 has attention in every layer (sglang 0.5.23 srt/models/minimax_m2.py).
+        "attn_type_list",
+        "layernorm_full_attention_alpha",
+        "layernorm_full_attention_beta",
+        "layernorm_linear_attention_alpha",
+        "layernorm_linear_attention_beta",
+        "shared_moe_mode",
+    ),
+}
+
 # ---------------------------------------------------------------------------
 # Plain families with windows
 # ---------------------------------------------------------------------------
@@ -623,6 +636,57 @@ _DEFAULT_ROWS = (
     ("starcoder2", None, 2, None),
 )
 CLASS_DEFAULTS = {row[0]: ClassDefaults(*row) for row in _DEFAULT_ROWS}
+
+
+# Models for images or sound whose text_config may leave out its type, and the type that the class then takes.
+# Read from transformers 5 (models/*/configuration_*.py, text_config.get("model_type", ...)).
+NESTED_TYPES = {
+    "aya_vision": "cohere2",
+    "cohere2_vision": "cohere2",
+    "deepseek_vl": "llama",
+    "got_ocr2": "qwen2",
+    "idefics2": "mistral",
+    "idefics3": "llama",
+    "internvl": "qwen2",
+    "lfm2_vl": "lfm2",
+    "llava": "llama",
+    "llava_next": "llama",
+    "llava_next_video": "llama",
+    "llava_onevision": "qwen2",
+    "mistral3": "mistral",
+    "ovis2": "qwen2",
+    "paligemma": "gemma",
+    "qwen2_audio": "qwen2",
+    "smolvlm": "llama",
+    "video_llava": "llama",
+    "vipllava": "llama",
+}
+
+# What releases rely on inside a text_config (LLaVA 1.5 states no layers, Pixtral no heads). At the top of config.json
+# the same gap is a damaged file. Read from transformers 5 (models/*/configuration_*.py).
+NESTED_DEFAULTS = {
+    "llama": {
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "intermediate_size": 11008,
+        "max_position_embeddings": 2048,
+    },
+    "mistral": {
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "intermediate_size": 14336,
+        "max_position_embeddings": 131072,
+    },
+    "qwen2": {
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "intermediate_size": 22016,
+        "max_position_embeddings": 32768,
+    },
+}
 
 
 @dataclass(frozen=True)

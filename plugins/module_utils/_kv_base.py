@@ -62,11 +62,46 @@ def _size(arguments, name, default=1):
     return default if value is None else whole_number(value, "the server argument " + name)
 
 
+# The largest figures that a model may have, the same in a file and in a geometry that is stated by hand: what is larger
+# is a typing error, and the arithmetic goes layer by layer.
+GEOMETRY_LIMITS = {
+    "layers": 10000,
+    "draft_layers": 10000,
+    "nextn_layers": 10000,
+    "mtp_layers": 10000,
+    "rows_per_layer": 10000,
+    "attention_heads": 100000,
+    "kv_heads": 100000,
+    "window_kv_heads": 100000,
+    "head_dim": 65536,
+    "v_head_dim": 65536,
+    "window_head_dim": 65536,
+    "window_v_head_dim": 65536,
+    "index_head_dim": 65536,
+    "sparse_index_dim": 65536,
+    "kv_lora_rank": 65536,
+    "qk_rope_head_dim": 65536,
+}
+GEOMETRY_LIMIT = 2**40
+
+
+def geometry_number(value, key, minimum=1, where="the geometry"):
+    """Return the figure C(key) of a geometry as int. Raise LayoutError for one that no model has."""
+    number = whole_number(value, f"{key} of {where}", minimum)
+    limit = GEOMETRY_LIMITS.get(key, GEOMETRY_LIMIT)
+    if number > limit:
+        raise LayoutError(
+            f"Expected at most {limit} for {key} of {where}, found {str(value)[:40]}: correct it, read it with"
+            f" model_info, or {WAY_OUT}."
+        )
+    return number
+
+
 def field_of(geometry, key, minimum=1):
     value = geometry.get(key)
     if value is None:
         raise LayoutError(f"Expected {key} in the geometry, found nothing: read it with model_info, or {WAY_OUT}.")
-    return whole_number(value, key + " of the geometry", minimum)
+    return geometry_number(value, key, minimum)
 
 
 def optional_field(geometry, key, default):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import (
-    LayoutError,
     UnknownLayout,
+    geometry_number,
     is_on,
     kv_heads_per_rank,
     whole_number,
@@ -71,7 +71,7 @@ def _layers(geometry, arguments, algorithm, engine_version, effect):
     if stated is None and isinstance(geometry.get("draft_geometry"), dict):
         stated = geometry["draft_geometry"].get("layers")
     if stated is not None:
-        number = whole_number(stated, "draft_layers of the geometry", minimum=0)
+        number = geometry_number(stated, "draft_layers", minimum=0)
         return number, number
     path = arguments.get("speculative-draft-model-path")
     built_in = geometry.get("nextn_layers")
@@ -86,7 +86,7 @@ def _layers(geometry, arguments, algorithm, engine_version, effect):
         raise UnknownLayout(
             f"speculative-algorithm {algorithm}", "the number of layers of the draft model is not given"
         )
-    number = whole_number(built_in, "nextn_layers of the geometry", minimum=0)
+    number = geometry_number(built_in, "nextn_layers", minimum=0)
     known = architecture is None or path or architecture in DRAFT_PATH_IS_MODEL
     if not known and not version_at_least(engine_version, PATHLESS_SINCE):
         return 0, max(number, 1)
@@ -95,7 +95,7 @@ def _layers(geometry, arguments, algorithm, engine_version, effect):
 
 def _built_in(geometry, path, architecture, engine_version):
     """A draft layer inside the checkpoint of which the configuration does not speak: charged only with a path."""
-    real = whole_number(geometry.get("mtp_layers") or 1, "mtp_layers of the geometry")
+    real = geometry_number(geometry.get("mtp_layers") or 1, "mtp_layers")
     if path or (architecture in DRAFT_PATH_IS_MODEL and version_at_least(engine_version, CHARGED_SINCE)):
         return 1, real
     return 0, real
@@ -185,15 +185,9 @@ def running_requests(arguments, replicas):
 def own_cell_bytes(geometry, attention_tp, element_bytes):
     """Return the KV bytes of one token in a draft model of its own geometry (DFLASH), or None when it is not given."""
     draft = geometry.get("draft_geometry")
-    if not isinstance(draft, dict):
+    names = ("layers", "kv_heads", "head_dim")
+    if not isinstance(draft, dict) or any(draft.get(name) is None for name in names):
         return None
-    try:
-        numbers = [
-            whole_number(draft.get(name), f"{name} of the draft geometry")
-            for name in ("layers", "kv_heads", "head_dim")
-        ]
-    except LayoutError:
-        return None
-    layers, kv_heads, head_dim = numbers
-    v_head_dim = whole_number(draft.get("v_head_dim") or head_dim, "v_head_dim of the draft geometry")
+    layers, kv_heads, head_dim = (geometry_number(draft[name], name, where="the draft geometry") for name in names)
+    v_head_dim = geometry_number(draft.get("v_head_dim") or head_dim, "v_head_dim", where="the draft geometry")
     return kv_heads_per_rank(kv_heads, attention_tp) * (head_dim + v_head_dim) * layers * element_bytes

@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import ver
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import (
     LayoutError,
     UnknownLayout,
+    geometry_number,
     is_on,
     whole_number,
 )
@@ -64,7 +65,7 @@ def slot_layer_bytes(state, attention_tp, arguments, environment):
     """Return the bytes of one request's state in one layer on one rank (srt/configs/mamba_utils.py)."""
 
     def field(name):
-        return whole_number(state.get(name), f"{name} of the state in the geometry", minimum=0)
+        return geometry_number(state.get(name), name, minimum=0, where="the state in the geometry")
 
     conv_bytes = _dtype_bytes(environment.get("SGLANG_MAMBA_CONV_DTYPE") or "bfloat16", "the convolution type")
     chosen = arguments.get("mamba-ssm-dtype") or environment.get("SGLANG_MAMBA_SSM_DTYPE") or state.get("dtype")

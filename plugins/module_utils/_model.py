@@ -10,7 +10,11 @@ number, raises ModelError or UnknownLayout and names the key.
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._families import CLASS_DEFAULTS
+from ansible_collections.gpufleet.sglang.plugins.module_utils._families import (
+    CLASS_DEFAULTS,
+    NESTED_DEFAULTS,
+    NESTED_TYPES,
+)
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import UnknownLayout
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_family import read_family
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_figures import (
@@ -39,8 +43,9 @@ def read_geometry(config):
         raise ModelError(f"Expected a JSON object in config.json, found {type(config).__name__}.")
     architecture = first_architecture(config)
     text, where = text_node(config, architecture)
+    text, filled = _filled(config, text, where)
     family = read_family(text, where, architecture)
-    notes = family.notes
+    notes = family.notes + filled
     defaults = _class_defaults(config, text)
     geometry = {
         "architecture": architecture,
@@ -73,6 +78,20 @@ def text_node(config, architecture=None):
             break
         node, where = node[name], f"{name} of {where}"
     return node, where
+
+
+def _filled(config, text, where):
+    """Return (text, notes): a nested language model with what its class fills in for keys that are not there."""
+    if text is config:
+        return text, []
+    outer = word(config.get("model_type"))
+    kind = text["model_type"] if "model_type" in text else NESTED_TYPES.get(outer)
+    defaults = NESTED_DEFAULTS.get(kind, {}) if isinstance(kind, str) else {}
+    added = {key: value for key, value in defaults.items() if key not in text}
+    notes = [f"{key} is not in {where}, {value} is the default of the class {kind}" for key, value in added.items()]
+    if kind is not None:
+        added["model_type"] = kind
+    return dict(text, **added), notes
 
 
 def _class_defaults(config, text):

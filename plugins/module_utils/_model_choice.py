@@ -33,6 +33,14 @@ def chosen_model(folder, hub, settings):
     return dict(known, unchecked=[one for one in sentences if one])
 
 
+def _first(problems):
+    """Return the first sentence, and of how many more files there is one: a model may have hundreds."""
+    more = len(problems) - 1
+    if not more:
+        return problems[0]
+    return "{} (and {} more {}).".format(problems[0].rstrip("."), more, "file" if more == 1 else "files")
+
+
 def _complete(result):
     return bool(result) and result.get("complete") is True
 
@@ -48,7 +56,7 @@ def _sentence(folder, hub, read, taken, missing):
     elif _complete(hub):
         why = "The model is not on the host yet"
     else:
-        why = (hub if asked else folder).get("msg") or " ".join(folder.get("problems") or ["The model was not read."])
+        why = (hub if asked else folder).get("msg") or _first(folder.get("problems") or ["The model was not read."])
     why = why.rstrip(".")
     if missing:
         names = " and ".join(missing)

@@ -28,6 +28,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._families import (
     SPARSE_ARCHITECTURES,
     STATE_FAMILIES,
     SUSPICIOUS_KEY,
+    UNREAD_KEYS,
     WINDOW_FAMILIES,
     WINDOW_FIRST_ARCHITECTURES,
 )
@@ -65,7 +66,7 @@ def read_family(text, where, architecture):
 
 def _read(text, where, architecture):
     _refuse_architecture(architecture, text)
-    family = Family(_attention(architecture, text))
+    family = Family(_attention(architecture, text), used=set(UNREAD_KEYS.get(architecture, ())))
     for read in (_windows, _states, _index, _compressed, _sparse, _repeated, _shared, _blocks):
         read(family, text, where, architecture)
     _refuse_keys(family, text, where)
@@ -331,6 +332,12 @@ def _refuse_keys(family, text, where):
             raise UnknownLayout(f"{row.key} in {where}", row.reason)
     for key, kinds in LAYER_KINDS.items():
         if isinstance(text.get(key), list) and key not in family.used:
+            count = layers.count_of(text, where)
+            if count is not None and len(text[key]) < count:
+                raise ModelError(
+                    f"Expected {count} entries in {key} of {where}, found {len(text[key])}: complete the file, or state"
+                    " the cell of the server as cell_bytes."
+                )
             for value in text[key]:
                 if value not in kinds:
                     raise UnknownLayout(f"the layer kind {value!r} in {key} of {where}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._families import LATENT_DEFAULTS
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import GEOMETRY_LIMIT, GEOMETRY_LIMITS
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_weights import is_integer
 
 
@@ -42,6 +43,24 @@ KEYS = (
     Key("vocab_size", ("vocab_size", "padded_vocab_size", "n_vocab"), _MAPS),
     Key("intermediate_size", ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"), _MAPS),
     Key("experts", ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"), _MAPS),
+    Key(
+        "experts_per_token",
+        (
+            "num_experts_per_tok",
+            "num_experts_per_token",
+            "experts_per_token",
+            "moe_topk",
+            "moe_top_k",
+            "moe_k",
+            "top_k_experts",
+        ),
+        "top_k in sglang 0.5.23 srt/models (Hunyuan and LongCat: moe_topk, Ernie: moe_k, Gemma 4: top_k_experts)",
+    ),
+    Key(
+        "moe_intermediate_size",
+        ("moe_intermediate_size", "expert_ffn_hidden_size", "moe_hidden_size"),
+        "intermediate_size of the experts in sglang 0.5.23 srt/models (LongCat: expert_ffn_hidden_size)",
+    ),
     Key("nextn_layers", ("num_nextn_predict_layers",), "sglang srt/configs/model_config.py"),
     Key("mtp_layers", ("mtp_num_hidden_layers", "num_mtp_layers"), "sglang srt/models/qwen3_5_mtp.py"),
 )
@@ -57,8 +76,6 @@ CONTEXT_KEYS = (
     "n_positions",
     "n_ctx",
 )
-
-_LIMITS = {"layers": 10000, "attention_heads": 100000, "kv_heads": 100000, "head_dim": 65536, "v_head_dim": 65536}
 
 
 def word(value):
@@ -77,12 +94,31 @@ def _number(text, name, where, minimum=1):
     spelling, value = stated(text, name)
     if spelling is None:
         return None
-    limit = _LIMITS.get(name, 2**40)
+    limit = GEOMETRY_LIMITS.get(name, GEOMETRY_LIMIT)
     if not is_integer(value) or not minimum <= value <= limit:
         raise ModelError(
             f"Expected a whole number from {minimum} to {limit} for {spelling} in {where}, found {shown(value)}."
         )
     return value
+
+
+def _expert_figures(text, where, experts, intermediate_size):
+    """Return {experts_per_token, moe_intermediate_size}: None for a model without experts, or where not stated.
+
+    Where a list states a figure for every layer, the largest counts: memory is held for the largest layer. Mixtral,
+    gpt-oss, MiniMax-M2, Llama 4 and others name the inner width of their experts intermediate_size.
+    """
+    figures = {"experts_per_token": None, "moe_intermediate_size": None}
+    if not experts:
+        return figures
+    for name in figures:
+        spelling, value = stated(text, name)
+        if isinstance(value, list) and value and all(is_integer(one) for one in value):
+            text = dict(text, **{spelling: max(value)})
+        figures[name] = _number(text, name, where)
+    if figures["moe_intermediate_size"] is None:
+        figures["moe_intermediate_size"] = intermediate_size
+    return figures
 
 
 def shown(value):
@@ -97,6 +133,7 @@ def figures_of(config, text, where, family, defaults, notes):
     """
     attention, extra = family.attention, dict(family.fields)
     figures = {name: _number(text, name, where, minimum=0) for name in ("vocab_size", "intermediate_size", "experts")}
+    figures.update(_expert_figures(text, where, figures["experts"], figures["intermediate_size"]))
     figures["nextn_layers"] = _number(text, "nextn_layers", where, minimum=0)
     pattern = extra.get("layer_pattern")
     layers = len(pattern) if pattern else _number(text, "layers", where)

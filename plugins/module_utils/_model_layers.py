@@ -79,6 +79,15 @@ def from_kinds(values, key, where, count=None, allowed="fws-"):
     return "".join(letters)
 
 
+def _check_length(pattern, key, text, where):
+    count = count_of(text, where)
+    if count is not None and len(pattern) != count:
+        raise ModelError(
+            f"Expected {count} layers in {key} of {where}, as num_hidden_layers states, found {len(pattern)}: complete"
+            " the file, or state the cell of the server as cell_bytes."
+        )
+
+
 def from_ids(ids, count, inside, outside, key, where, first=0):
     """Return letters from a list of layer numbers that count from C(first)."""
     if not isinstance(ids, list) or not all(is_integer(one) for one in ids):
@@ -170,16 +179,22 @@ def _linear_types(text, where):
 
 
 def _letters(text, where):
-    """One letter a layer, or a list of words. The string decides how many layers there are."""
+    """One letter a layer, or a list of words.
+
+    Where num_hidden_layers is stated too, it must agree: engines differ in which of the two they believe (0.5.23 the
+    pattern, with a warning; earlier ones end the start).
+    """
     pattern = text.get("hybrid_override_pattern")
     if pattern is None and text.get("layers_block_type") is not None:
         letters = from_kinds(text["layers_block_type"], "layers_block_type", where)
+        _check_length(letters, "layers_block_type", text, where)
         return letters, {"layers_block_type", "mtp_layers_block_type"}
     if not isinstance(pattern, str) or not 0 < len(pattern) <= MOST_LAYERS:
         _refuse(f"hybrid_override_pattern in {where}", f"one letter a layer was expected, found {shown(pattern)}")
     unknown = sorted(set(pattern) - set(_LETTERS))
     if unknown:
         _refuse(f"the letter {unknown[0]!r} in hybrid_override_pattern of {where}", "known are M, *, - and E")
+    _check_length(pattern, "hybrid_override_pattern", text, where)
     return "".join(_LETTERS[one] for one in pattern), {
         "hybrid_override_pattern",
         "mtp_hybrid_override_pattern",

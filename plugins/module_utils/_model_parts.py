@@ -79,7 +79,8 @@ PARTS = (
     ),
     _part(
         "router",
-        r"(?:^|\.)(?:gate|router|classifier|shared_expert_gate|gate\.wg)\.(?:weight|bias|e_score|expert_bias|tid2eid)|e_score_correction_bias|expert_bias|router",
+        r"(?:^|\.)(?:gate|router|classifier|shared_expert_gate|gate\.wg)\.(?:weight|bias|e_score|expert_bias|tid2eid)"
+        r"|e_score_correction_bias|expert_bias|router",
         REPLICATED,
         _LINEAR + " ReplicatedLinear of the gate",
     ),

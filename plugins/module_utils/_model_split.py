@@ -312,7 +312,7 @@ def _moved_to_host(arguments, weights_gib, notes):
 
 def _unknown(total, layout, notes):
     """Return by how many bytes names that no row knows widen the band: they may be whole on every rank."""
-    if layout.kv_heads is None and layout.attention_tp > 1 and "attention" in {name for name, _, _ in total.parts}:
+    if layout.kv_heads is None and layout.attention_tp > 1 and "attention" in {part[0] for part in total.parts}:
         notes.append("the KV heads are not known, keys and values count as divided by all attention ranks")
     unknown = sum(size for (name, _source, _ways), size in total.parts.items() if name == parts.UNKNOWN_PART.name)
     if not unknown or layout.tp == 1:

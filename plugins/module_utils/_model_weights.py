@@ -176,7 +176,7 @@ def add_up(selection, headers, layers=None, tied=False, index=None):
     table = Table(layers)
     seen = {}
     for name in selection.files:
-        header = headers.get(name, "is missing")
+        header = headers.get(name, "is missing: download the model again")
         problem = header if isinstance(header, str) else _lacking(selection, name, header)
         if problem:
             weights.missing_files.append(name)

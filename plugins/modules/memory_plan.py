@@ -45,6 +45,9 @@ options:
       - The GPUs of the host as M(gpufleet.sglang.gpu_info) returns them in RV(gpufleet.sglang.gpu_info#module:gpus).
       - An entry may carry C(memory_own_mib), which is what the running server of this instance holds there. It counts
         as free.
+      - E(CUDA_VISIBLE_DEVICES) in O(environment) chooses among them, by index or UUID, in its own order. A GPU that is
+        not healthy is refused where it would be used, and so are GPUs whose free memory differs so much that SGLang
+        ends the start. GPUs of different kinds are a warning.
     type: list
     elements: dict
     default: []
@@ -409,12 +412,12 @@ predicted_least_free_gib:
   type: float
   sample: 1.19
 predicted_headroom_low_gib:
-  description: The same at the low end of the band.
+  description: RV(predicted_headroom_gib) at the low end of its band, the safe one.
   returned: success
   type: float
   sample: 2.56
 predicted_headroom_high_gib:
-  description: The same at the high end of the band.
+  description: RV(predicted_headroom_gib) at the high end of its band.
   returned: success
   type: float
   sample: 2.76

@@ -163,6 +163,12 @@ geometry:
     experts:
       description: Experts of a mixture-of-experts model, else V(null).
       type: int
+    experts_per_token:
+      description: Experts that one token is sent to, V(null) without experts or where the file does not say.
+      type: int
+    moe_intermediate_size:
+      description: Width of one expert, V(null) without experts or where the file does not say.
+      type: int
     nextn_layers:
       description: Built-in draft layers (multi-token prediction), else V(null).
       type: int

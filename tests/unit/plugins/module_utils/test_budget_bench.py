@@ -59,6 +59,50 @@ def test_every_refusal_to_increase_is_called_infeasible():
     assert [one.id for one in raised if not one.good] == []
 
 
+def test_the_printed_headroom_is_inside_the_band():
+    found, dummy = bench.headroom(STARTS)
+    from_board, dummy = bench.headroom(STARTS, BOARDS, CHECKPOINTS)
+    assert len(found) >= 20
+    assert len(from_board) >= 12
+    assert sum(one.good for one in found) >= 0.9 * len(found)
+    assert bench.headroom_missed(found, from_board, bench.noise()) == []
+
+
+def test_the_incident_of_the_documentation_is_refused_with_values():
+    assert [one.id for one in bench.incidents() if not one.good] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "group"),
+    [
+        ("RUNTIME_GIB", -3.0, "(e)"),
+        ("RUNTIME_GIB", 3.0, "(e)"),
+        ("RUNTIME_LEAST_GIB", 0.5, "(e)"),
+        ("PREFILL_GRAPH_MOST_MIB_PER_SIZE", 8.0, "(e)"),
+        ("UNIFIED_RUNTIME_GIB", 0.0, "(e)"),
+        ("NOISE_SHARE", 0.0, "(e)"),
+        ("PREFILL_GRAPH_MLA_GIB", 0.0, "(d)"),
+    ],
+)
+def test_a_wrong_constant_misses_a_bound(monkeypatch, capsys, name, value, group):
+    monkeypatch.setattr(bench.tables, name, value)
+    assert group in " ".join(bench.report())
+
+
+def test_weights_of_blind_rows_are_told_apart():
+    found = bench.blind(STARTS, BOARDS, CHECKPOINTS)[0]
+    split = dict(bench.by_weights(found))
+    assert sorted(split) == ["checkpoint bytes", "weights printed by the same start"]
+    assert sum(len(rows) for rows in split.values()) == len(found)
+
+
+def test_measured_budgets_are_those_of_the_product(monkeypatch):
+    start = BY_ID["docs-llama31-8b-2025-01-23"]
+    rest = bench.solve.rest_gib
+    monkeypatch.setattr(bench.solve, "rest_gib", lambda base, fraction: rest(base, fraction) + 1)
+    assert bench.measured([start])[0][0].error_gib == pytest.approx(1.0028, abs=0.0006)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -28,12 +28,12 @@ GQA = {
 T4, A10, RTX5090, A100_40, H100, H20, H200, B200 = 15360, 23028, 32607, 40960, 81559, 97871, 143771, 183359
 
 
-def default(board_mib, version, tp=1, geometry=GQA, **arguments):
+def default(board_mib, version, tp=1, geometry=None, **arguments):
     entry = {"name": "board", "memory_total_mib": board_mib, "memory_free_mib": board_mib - 500}
     answer = plan(
         PlanInput(
             gpus=(entry,) * tp,
-            geometry=geometry,
+            geometry=GQA if geometry is None else geometry,
             weight_bytes=2 * 2**30 * tp,
             engine_version=version,
             arguments=dict({"tp-size": tp}, **arguments),

@@ -55,7 +55,7 @@ def test_a_host_is_one_line_with_a_bar():
 
 def test_the_bar_is_as_long_as_it_says_and_shares_add_up():
     plan_of = row()["plan"]
-    drawn = fleet.bar(plan_of, columns=40).split("|")[1]
+    drawn = fleet.memory_bar(plan_of, columns=40).split("|")[1]
     assert len(drawn) == 40
     # weights are 75.00 of 94.97 GiB: 31.6 of 40 columns
     assert drawn.count("W") == 32
@@ -69,7 +69,7 @@ def test_a_host_that_cannot_keep_its_promise_says_why_and_what_would_help():
     text = "\n".join(lines)
     assert "refused: 400,000 tokens do not fit" in text
     assert "lever: arguments: kv-cache-dtype bf16 -> fp8_e4m3" in text
-    assert fleet.bar(row(target_tokens=400000)["plan"]) == ""
+    assert fleet.memory_bar(row(target_tokens=400000)["plan"]) == ""
 
 
 def test_columns_are_aligned_and_hosts_with_several_servers_are_told_apart():

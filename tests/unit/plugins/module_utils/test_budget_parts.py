@@ -396,7 +396,8 @@ def test_a_compressed_index_and_one_that_is_cut():
     }
     old = rows_of(plan(reference(engine_version="0.5.21", **inputs)))["sparse index"]
     assert old["gib"] == pytest.approx(1.42, abs=0.005)
-    new = plan(reference(engine_version="0.5.23", **dict(inputs, context_tokens=1000000, max_context_tokens=1048576)))
+    inputs.update(context_tokens=1000000, max_context_tokens=1048576)
+    new = plan(reference(engine_version="0.5.23", **inputs))
     row = rows_of(new)["sparse index"]
     assert row["gib"] <= 0.2 * new.reserve_needed_gib + 0.001
 
@@ -550,7 +551,8 @@ def test_a_load_that_peaks_above_free_memory_is_refused():
     assert answer.feasible is False
     # 80 x 28672 x 8192 x 2 bytes are 35 GiB before they are converted.
     assert "online quantisation" in answer.refusal
-    assert plan(reference(**dict(inputs, free_before_load_gib=78.0))).refusal is None
+    inputs["free_before_load_gib"] = 78.0
+    assert plan(reference(**inputs)).refusal is None
 
 
 def test_options_reach_the_plan():
@@ -577,12 +579,30 @@ def test_options_reach_the_plan():
         ({"geometry": {"attention": "mha", "index_head_dim": -1}}, "index_head_dim"),
         ({"gpus": [{"memory_total_mib": 1000, "memory_free_mib": 900, "processes": "none"}]}, "processes"),
         ({"gpus": [{"memory_total_mib": 1000, "memory_free_mib": 900, "processes": [7]}]}, "processes"),
+        ({"gpus": [{"memory_total_mib": 1000, "memory_free_mib": 1001}]}, "memory_free_mib of entry 1 of gpus"),
+        ({"measurements": [{"keys": "x"}]}, "keys of entry 1 of measurements"),
+        ({"deaths": [{"keys": "x"}]}, "keys of entry 1 of deaths"),
+        ({"deaths": [{}, {"figures": "x"}]}, "figures of entry 2 of deaths"),
+        ({"deaths": [{"figures": {"wanted_mib": -1}}]}, "wanted_mib of entry 1 of deaths"),
+        ({"deaths": [{"reserve_needed_gib": -5}]}, "reserve_needed_gib of entry 1 of deaths"),
+        ({"measurements": [{"fraction": 0}]}, "fraction of entry 1 of measurements"),
+        ({"measurements": [{"fraction": -1}]}, "fraction of entry 1 of measurements"),
+        ({"measurements": [{"fraction": 1.2}]}, "fraction of entry 1 of measurements"),
+        ({"measurements": [{"pool_tokens": 1e15}]}, "pool_tokens of entry 1 of measurements"),
+        ({"measurements": [{"pool_tokens": -1}]}, "pool_tokens of entry 1 of measurements"),
+        ({"measurements": [{"graph_gib": -3}]}, "graph_gib of entry 1 of measurements"),
     ],
 )
 def test_options_that_cannot_be_right_are_one_sentence(options, word):
     with pytest.raises(ValueError, match=word) as caught:
         plan_input(options)
     assert "\n" not in str(caught.value)
+
+
+def test_graphs_that_gave_memory_back_are_no_slip_beside_a_printed_headroom():
+    # A public start prints "mem usage=-5.29 GB"; its headroom is what counts then.
+    record = {"graph_gib": -5.29, "headroom_gib": 6.73}
+    assert plan_input({"measurements": [record]}).measurements == (record,)
 
 
 def test_figures_of_a_geometry_that_a_template_turned_to_text():

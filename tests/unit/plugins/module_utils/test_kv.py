@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -356,3 +357,44 @@ def test_every_row_of_the_tables_has_a_source():
         _kv.LAYOUTS,
     )
     assert all(row.source for table in tables for row in table)
+
+
+# --- sizes that no model has ------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("geometry", "named"),
+    [
+        (mha(layers=10**9), "at most 10000 for layers of the geometry, found 1000000000"),
+        (mha(layers=10**30), "for layers of the geometry"),
+        (mha(layers=10001), "for layers of the geometry"),
+        (mha(kv_heads=10**9), "for kv_heads of the geometry"),
+        (mha(attention_heads=10**9), "for attention_heads of the geometry"),
+        (mha(head_dim=65537), "for head_dim of the geometry"),
+        (mha(v_head_dim=10**9), "for v_head_dim of the geometry"),
+        (mha(rows_per_layer=10**9), "for rows_per_layer of the geometry"),
+        (mla(layers=10**9), "for layers of the geometry"),
+        (mla(kv_lora_rank=10**9), "for kv_lora_rank of the geometry"),
+        (mla(qk_rope_head_dim=10**9), "for qk_rope_head_dim of the geometry"),
+    ],
+)
+def test_a_wild_size_is_one_sentence_and_takes_no_time(geometry, named):
+    begin = time.process_time()
+    with pytest.raises(_kv.LayoutError, match=named):
+        cell(geometry)
+    assert time.process_time() - begin < 0.5
+    assert cell(mha(layers=10000)).bytes == 10000 * 8 * 128 * 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes"),
+    [
+        ("EAGLE3", {"draft_layers": 10**9}),
+        ("EAGLE3", {"draft_geometry": {"layers": 10**9}}),
+        ("DFLASH", {"draft_geometry": {"layers": 1, "kv_heads": 8, "head_dim": 10**9}}),
+    ],
+)
+def test_a_wild_draft_is_one_sentence(algorithm, changes):
+    arguments = {"speculative-algorithm": algorithm, "speculative-draft-model-path": "/draft"}
+    with pytest.raises(_kv.LayoutError, match="Expected at most"):
+        cell(mha(**changes), arguments)

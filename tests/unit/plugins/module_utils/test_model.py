@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _families,
+    _kv,
     _model,
     _model_quant,
     _model_read,
@@ -71,6 +72,8 @@ def test_the_keys_of_geometry():
         "vocab_size": 49152,
         "intermediate_size": 1536,
         "experts": None,
+        "experts_per_token": None,
+        "moe_intermediate_size": None,
         "nextn_layers": None,
         "max_context_tokens": 8192,
         "dtype": "bfloat16",
@@ -79,6 +82,63 @@ def test_the_keys_of_geometry():
         "multimodal": False,
         "notes": [],
     }
+
+
+# Figures as the published config.json states them, under the names of each family.
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768}, (8, 768)),  # Qwen3-30B-A3B
+        ({"num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 14336}, (2, 14336)),  # Mixtral 8x7B
+        ({"n_routed_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 2048}, (8, 2048)),  # DeepSeek-R1
+        (  # Hunyuan-A13B: lists with a figure for every layer
+            {"num_experts": 64, "moe_topk": [8, 8, 8], "moe_intermediate_size": [3072, 3072, 3072]},
+            (8, 3072),
+        ),
+        ({"n_routed_experts": 512, "moe_topk": 12, "expert_ffn_hidden_size": 2048}, (12, 2048)),  # LongCat-Flash
+        ({"moe_num_experts": 64, "moe_k": 6, "moe_intermediate_size": 1536}, (6, 1536)),  # Ernie 4.5
+        ({"num_experts": 16, "num_experts_per_token": 4, "moe_intermediate_size": 640}, (4, 640)),
+        ({"num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704}, (8, 704)),  # Gemma 4
+        ({"moe_num_experts": 48, "moe_top_k": 3, "moe_intermediate_size": 5120}, (3, 5120)),  # Step 3
+        ({"num_experts": 4, "moe_intermediate_size": 10}, (None, 10)),
+        ({"num_experts": 0, "num_experts_per_tok": 8, "moe_intermediate_size": 768}, (None, None)),  # a dense sister
+    ],
+)
+def test_experts_that_a_token_takes_and_their_width(keys, expected):
+    geometry = _model.read_geometry(changed(**keys))
+    assert (geometry["experts_per_token"], geometry["moe_intermediate_size"]) == expected
+
+
+@pytest.mark.parametrize("value", [0, -8, 2.5, True, "8", [8, "x"], [[8]]])
+def test_experts_that_cannot_be(value):
+    with pytest.raises(_model.ModelError, match="for num_experts_per_tok in config.json"):
+        _model.read_geometry(changed(num_experts=8, num_experts_per_tok=value))
+
+
+# What the published config.json of MiniMax-M2 states beside the keys that the engine reads.
+LEFT_OVER = {
+    "attn_type_list": [1] * 62,
+    "layernorm_full_attention_beta": 1.0,
+    "layernorm_linear_attention_beta": 1.0,
+    "layernorm_mlp_beta": 1.0,
+    "shared_intermediate_size": 0,
+    "shared_moe_mode": "sigmoid",
+    "mtp_transformer_layers": 1,
+    "num_mtp_modules": 3,
+    "use_mtp": True,
+}
+
+
+def test_keys_that_the_engine_never_reads_for_minimax_m2():
+    config = config_of("MiniMax-M2.5")
+    geometry = _model.read_geometry(dict(config, **LEFT_OVER))
+    assert geometry == _model.read_geometry(config)
+    assert _kv.cell_bytes(geometry, {"tp-size": 4}, "0.5.23").bytes == 63488  # 62 layers x 2 heads x 128 x 2 x 2 bytes
+
+
+def test_the_same_keys_count_for_another_architecture():
+    with pytest.raises(_model.UnknownLayout, match="attn_type_list"):
+        _model.read_geometry(changed(attn_type_list=[1, 0] * 15))
 
 
 def test_latent_attention():
@@ -531,7 +591,9 @@ def test_a_missing_shard_is_named_and_no_size_is_told(folder):
     result = _model_read.read_folder(str(sharded(folder, (1,))))
     assert (result["weight_bytes"], result["complete"]) == (None, False)
     assert result["missing_files"] == ["model-00002-of-00002.safetensors"]
-    assert result["problems"] == ["model-00002-of-00002.safetensors named in model.safetensors.index.json is missing."]
+    assert result["problems"] == [
+        "model-00002-of-00002.safetensors named in model.safetensors.index.json is missing: download the model again."
+    ]
 
 
 def test_a_dangling_link_is_missing(folder):

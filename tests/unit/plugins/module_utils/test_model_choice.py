@@ -104,3 +104,16 @@ def test_the_table_of_tensors_comes_with_the_place():
     assert chosen_model(NO_FOLDER, HUB, BOTH)["weight_table"] == [{"name": "a"}]
     assert "weight_table" not in chosen_model(NO_FOLDER, SKIPPED, BOTH)
     assert "msg" not in chosen_model(NO_FOLDER, NO_HUB, NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("problems", "said"),
+    [
+        (["a is missing."], "a is missing; without it"),
+        (["a is missing.", "b is missing."], "a is missing (and 1 more file); without it"),
+        (["a is missing."] + ["b is missing."] * 159, "a is missing (and 159 more files); without it"),
+    ],
+)
+def test_many_files_that_are_missing_are_still_one_sentence(problems, said):
+    (sentence,) = chosen_model(dict(INCOMPLETE, problems=problems), {}, {})["unchecked"]
+    assert sentence.startswith(said)

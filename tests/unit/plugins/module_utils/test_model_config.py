@@ -115,7 +115,7 @@ KDA = {"num_heads": 16, "head_dim": 128, "short_conv_kernel_size": 4}
         ("Qwen3NextForCausalLM", "qwen3_next", {"full_attention_interval": 4}, "sssfsssf"),
         ("Qwen3NextForCausalLM", "qwen3_next", {}, "sssfsssf"),
         ("Qwen3NextForCausalLM", "qwen3_next", {"layer_types": ["linear_attention", "full_attention"] * 4}, "sfsfsfsf"),
-        ("NemotronHForCausalLM", "nemotron_h", {"hybrid_override_pattern": "M-M*ME"}, "s-sfs-"),
+        ("NemotronHForCausalLM", "nemotron_h", {"hybrid_override_pattern": "M-M*MEM*"}, "s-sfs-sf"),
         (
             "NemotronHForCausalLM",
             "nemotron_h",
@@ -384,3 +384,61 @@ def test_every_reader_that_a_family_names_exists():
     states = _model_family.STATE_FAMILIES
     assert {row.layers for row in states} <= set(_model_layers.STATE_READERS)
     assert {row.state for row in states} <= set(_model_state.READERS)
+
+
+# --- what a class fills in, and lists that do not fit -----------------------
+
+# text_config of llava-hf/llava-1.5-7b-hf and of mistral-community/pixtral-12b, as far as they are of use here.
+LLAVA = {"model_type": "llama", "max_position_embeddings": 4096, "vocab_size": 32064}
+PIXTRAL = {
+    "model_type": "mistral",
+    "hidden_size": 5120,
+    "head_dim": 128,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 40,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 1024000,
+}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "text", "expected", "notes"),
+    [
+        ("llava", LLAVA, (32, 4096, 32, 32, 128), 4),
+        ("llava", {key: value for key, value in LLAVA.items() if key != "model_type"}, (32, 4096, 32, 32, 128), 4),
+        ("llava", PIXTRAL, (40, 5120, 32, 8, 128), 1),
+        ("mistral3", {key: value for key, value in PIXTRAL.items() if key != "model_type"}, (40, 5120, 32, 8, 128), 1),
+        (
+            "llava",
+            dict(LLAVA, num_hidden_layers=40, hidden_size=5120, num_attention_heads=40),
+            (40, 5120, 40, 40, 128),
+            1,
+        ),
+    ],
+)
+def test_a_nested_model_has_the_defaults_of_its_class(model_type, text, expected, notes):
+    architecture = "Mistral3ForConditionalGeneration" if model_type == "mistral3" else "LlavaForConditionalGeneration"
+    geometry = _model.read_geometry({"architectures": [architecture], "model_type": model_type, "text_config": text})
+    names = ("layers", "hidden_size", "attention_heads", "kv_heads", "head_dim")
+    assert tuple(geometry[name] for name in names) == expected
+    assert len([note for note in geometry["notes"] if "is the default of the class" in note]) == notes
+
+
+def test_at_the_top_of_the_file_the_same_gap_is_refused():
+    with pytest.raises(_model.ModelError, match="Expected num_hidden_layers and num_attention_heads in config.json"):
+        _model.read_geometry({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64})
+
+
+@pytest.mark.parametrize(
+    ("architecture", "model_type", "changes", "named"),
+    [
+        ("NemotronHForCausalLM", "nemotron_h", {"hybrid_override_pattern": "M-M*M-M"}, "8 layers in hybrid_override"),
+        ("NemotronHForCausalLM", "nemotron_h", {"hybrid_override_pattern": "M-M*M-M-M"}, "8 layers in hybrid_override"),
+        ("NemotronHForCausalLM", "nemotron_h", {"layers_block_type": ["mamba"] * 7}, "8 layers in layers_block_type"),
+        ("GptOssForCausalLM", "gpt_oss", {"layer_types": ["full_attention"] * 7}, "8 entries in layer_types"),
+        ("Qwen3ForCausalLM", "qwen3", {"layer_types": ["full_attention"] * 7}, "8 entries in layer_types"),
+    ],
+)
+def test_a_list_of_another_length_is_refused(architecture, model_type, changes, named):
+    with pytest.raises(_model.ModelError, match=named):
+        read(architecture, model_type, **changes)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import time
 
@@ -19,6 +20,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _model_table,
     _model_weights,
 )
+from ansible_collections.gpufleet.sglang.plugins.module_utils._model_choice import chosen_model
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -92,6 +94,40 @@ def test_a_header_that_contradicts_itself_is_refused(header, said):
     assert "model-00001-of-00002.safetensors" in str(caught.value)
     assert "fetch" in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+def safetensors(header, data_bytes):
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + b"x" * data_bytes
+
+
+ONE = {"a": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]}}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (struct.pack("<Q", 2**63) + b"xx", "states a header of 9223372036854775808 bytes"),
+        (safetensors(ONE, 8)[:20], "is cut off"),
+        (safetensors(ONE, 5), "has 73 bytes where its header implies 76"),
+        (safetensors(OVERLAP, 24), "overlap or leave holes"),
+        (struct.pack("<Q", 10) + b"{not json!", "cannot be read"),
+        (b"", "has only 0 bytes"),
+        (None, "is missing: download the model again"),
+    ],
+)
+def test_a_damaged_file_is_one_sentence_in_the_result_and_in_the_plan(folder, content, said):
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "a.safetensors"}}))
+    if content is not None:
+        (folder / "a.safetensors").write_bytes(content)
+    result = _model_read.read_folder(str(folder))
+    assert (result["complete"], result["missing_files"], result["weight_bytes"]) == (False, ["a.safetensors"], None)
+    (sentence,) = result["problems"]
+    assert sentence.startswith("a.safetensors ")
+    assert said in sentence
+    assert re.search(r"(fetch it|fetch the file|download the model) again\.$", sentence)
+    (shown,) = chosen_model(result, {}, {})["unchecked"]
+    assert shown.startswith(sentence[:-1] + "; without it a plan needs")
 
 
 @pytest.mark.parametrize("length", [2**63, 2**64 - 1, 100 * 1000 * 1000 + 1])

@@ -1,0 +1,109 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Room: budget, records of earlier start-ups and deaths, and what their figures can be. Private."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import BadInput
+
+WAY_OUT = "state such a value, or leave the option out"
+
+
+def refuse(name, expected, value):
+    """Raise the one sentence for a value that cannot be right."""
+    raise BadInput(f"Expected {expected} for {name}, found {value!r}: {WAY_OUT}.")
+
+
+def number(name, value, expected):
+    """Return a number from a number or its text; booleans, NaN and other texts are refused."""
+    if isinstance(value, bool):
+        refuse(name, expected, value)
+    if isinstance(value, str):
+        try:
+            value = float(value.strip())
+        except ValueError:
+            refuse(name, expected, value)
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        refuse(name, expected, value)
+    return value
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a figure can be: from C(least) to C(most), both included unless C(between)."""
+
+    expected: str
+    least: float
+    most: float
+    between: bool = False
+
+    def holds(self, value):
+        return self.least < value < self.most if self.between else self.least <= value <= self.most
+
+
+# More than any machine has: a figure above is a slip of the units.
+FRACTION = Bounds("a fraction between 0 and 1", 0, 1, between=True)
+TOKENS = Bounds("a count of tokens from 0 to 10^12", 0, 10**12)
+GIB = Bounds("a size in GiB from 0 to 10^6", 0, 10**6)
+MIB = Bounds("a size in MiB from 0 to 10^9", 0, 10**9)
+BYTES = Bounds("bytes from 0 to 10^12", 0, 10**12)
+
+MEASURED = {
+    "fraction": FRACTION,
+    "cap_tokens": TOKENS,
+    "pool_tokens": TOKENS,
+    "free_before_load_gib": GIB,
+    "free_after_load_gib": GIB,
+    "weights_gib": GIB,
+    "kv_gib": GIB,
+    "cell_bytes": BYTES,
+    "headroom_gib": GIB,
+    "least_free_gib": GIB,
+    "graph_gib": GIB,
+    "plan_free_gib": GIB,
+}
+DEATH = {
+    "reserve_needed_gib": GIB,
+    "wanted_gib": GIB,
+    "wanted_mib": MIB,
+    "reserved_unallocated_gib": GIB,
+}
+
+
+def records(params, name, figures):
+    """Return the records of an option after a look at the C(figures) that the arithmetic uses, as {name: Bounds}."""
+    found = tuple(params.get(name) or ())
+    for index, record in enumerate(found):
+        where = f"entry {index + 1} of {name}"
+        for key in ("keys", "figures"):
+            if record.get(key) is not None and not isinstance(record[key], dict):
+                refuse(f"{key} of {where}", "a dictionary", record[key])
+        _check(record, figures, where)
+        _check(record.get("figures") or {}, figures, where)
+    return tuple({key: _plain(value) for key, value in record.items()} for record in found)
+
+
+def _check(record, figures, where):
+    for key, bounds in figures.items():
+        value = record.get(key)
+        if key == "graph_gib" and record.get("headroom_gib") is not None:
+            continue  # not used beside a printed headroom; graphs may have given memory back, and it is below 0 then
+        if value is not None and not bounds.holds(number(f"{key} of {where}", value, bounds.expected)):
+            refuse(f"{key} of {where}", bounds.expected, value)
+
+
+def _plain(value):
+    """Numbers that a template turned to text become numbers again, also those of a dictionary in the record."""
+    if isinstance(value, dict):
+        return {key: _plain(one) if key in DEATH else one for key, one in value.items()}
+    if isinstance(value, str):
+        try:
+            return float(value) if "." in value else int(value)
+        except ValueError:
+            return value
+    return value
