@@ -11,16 +11,11 @@ as an argument here: the list of processes would show it.
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
-import subprocess
 
 _LINE = re.compile(r"^\s*(?P<name>[a-z-]*api-key)\s*:\s*(?P<value>\S.*?)\s*$", re.MULTILINE)
 _API_KEY_LINE = re.compile(r"^\s*[\"']?(?:--)?api[-_]key[\"']?\s*[:=]\s*(.+?)\s*$", re.MULTILINE)
-
-# The line stands at the beginning of a start; a server that has run for weeks has millions of lines after it.
-MOST_LINES = 20000
 
 
 def plain_value(text):
@@ -67,23 +62,24 @@ def keys_of_file(path):
         return {}
 
 
-def lines_tell(lines, keys, most_lines=MOST_LINES):
-    """Does one of the first lines hold one of the keys, as it is or as Python or JSON would print it?"""
+def text_tells(text, keys):
+    """Does a text hold one of the keys, as it is or as Python or JSON would print it?"""
     spellings = [form for key in keys for form in (key, repr(key)[1:-1], json.dumps(key)[1:-1]) if form]
-    return any(form in line for line in itertools.islice(lines, most_lines) for form in spellings)
+    return any(form in text for form in spellings)
 
 
-def invocation_tells(invocation_id, keys):
+def invocation_tells(run_command, invocation_id, keys):
     """Does the journal of one invocation hold one of the keys?
 
-    :raises OSError: when the journal cannot be read.
+    Only lines that name a key are read: a server that has run for weeks has millions of others. The key itself is
+    searched here, because the list of processes would show what journalctl is asked for.
+
+    :arg run_command: ``AnsibleModule.run_command``.
     """
+    command = ["journalctl", "--no-pager", "--quiet", "--output=cat", "--all"]
     selected = "_SYSTEMD_INVOCATION_ID=" + invocation_id
-    command = ["journalctl", "--no-pager", "--quiet", "--output=cat", "--all", selected]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8", errors="replace"
-    ) as reader:
-        try:
-            return lines_tell(reader.stdout, keys)
-        finally:
-            reader.kill()
+    code, out, err = run_command(command + ["--grep=api.?key", selected], errors="replace")
+    if code != 0 and err.strip():
+        # A journalctl without pattern matching.
+        out = run_command(command + [selected], errors="replace")[1]
+    return text_tells(out, keys)

@@ -218,8 +218,8 @@ def main():
         examined = examine_arguments(module.params["arguments"], accepted, version, plugins)
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    result = dict(
-        engine,
+    result = dict(engine)
+    result.update(
         changed=False,
         accepted_arguments=sorted(spellings(accepted)),
         deprecated_arguments=sorted(name for name, argument in accepted.items() if argument.deprecated),

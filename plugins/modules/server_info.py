@@ -203,11 +203,11 @@ def keys_differ(keys, keys_file):
     return {name: key for name, key in keys.items() if key} != keys_of_file(keys_file)
 
 
-def keys_in_journal(found, keys_file):
+def keys_in_journal(run_command, found, keys_file):
     keys = sorted(set(keys_of_file(keys_file).values())) if keys_file else []
     if not keys or not found["invocation_id"]:
         return None
-    return invocation_tells(found["invocation_id"], keys)
+    return invocation_tells(run_command, found["invocation_id"], keys)
 
 
 def main():
@@ -230,7 +230,9 @@ def main():
     try:
         found = instance.inform(params["files"])
         found["keys_differ"] = keys_differ(params["keys"], params["keys_file"])
-        found["keys_in_journal"] = keys_in_journal(found, params["keys_file"]) if params["search_journal"] else None
+        found["keys_in_journal"] = None
+        if params["search_journal"]:
+            found["keys_in_journal"] = keys_in_journal(module.run_command, found, params["keys_file"])
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **found)

@@ -601,7 +601,7 @@ def serve():
 PROXY_NAMES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 
-@pytest.mark.parametrize("environment", expected("e24")["environments"], ids=lambda one: "-".join(one))
+@pytest.mark.parametrize("environment", expected("e24")["environments"], ids="-".join)
 def test_e24_no_question_to_the_server_goes_by_a_proxy(serve, monkeypatch, environment):
     portal = expected("e24")["proxy_answers"]
     proxy, server = serve(portal["status"], portal["body"].encode()), serve(200, b'{"text": " Paris."}')

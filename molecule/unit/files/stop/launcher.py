@@ -23,7 +23,7 @@ if os.fork() == 0:
 signal.signal(signal.SIGTERM, drained)
 for key in ("canary-5d20", "'canary-5d20", '"canary-5d20'):
     print(f"server_args=ServerArgs(api_key={key!r}, admin_api_key=None)", flush=True)
-    print(f"server_args={ {'admin_api_key': key} }", flush=True)
+    print("server_args=" + repr({"admin_api_key": key}), flush=True)
 print("server_args=ServerArgs(api_key=None, admin_api_key=None)", flush=True)
 print("serving", flush=True)
 while True:

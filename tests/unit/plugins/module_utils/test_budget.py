@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import time
@@ -197,10 +198,11 @@ def test_a_declared_fraction_that_is_predicted_to_die_is_refused_with_values_tha
     offered = pasted(answer.refusal)
     assert offered["mem_fraction_static"] == "auto"
     target = int(offered["target_tokens"])
-    assert plan(reference(**dict(inputs, fraction=None, target_tokens=target))).refusal is None
+    offered = {"fraction": None, "target_tokens": target}
+    assert plan(dataclasses.replace(reference(**inputs), **offered)).refusal is None
     # Within the noise of the start it is tried: 0.00 GiB at a context of 160,000.
-    assert plan(reference(**dict(inputs, context_tokens=160000))).refusal is None
-    assert plan(reference(**dict(inputs, allow_unproven_plan=True))).refusal is None
+    assert plan(dataclasses.replace(reference(**inputs), context_tokens=160000)).refusal is None
+    assert plan(dataclasses.replace(reference(**inputs), allow_unproven_plan=True)).refusal is None
 
 
 @pytest.mark.parametrize("fraction", [None, 0.9])
@@ -232,8 +234,10 @@ def test_the_headroom_has_a_band_that_carries_the_rows_and_free_before_load():
 def test_free_before_load_that_is_not_known_widens_the_headroom():
     gpu = {"name": "board", "memory_total_mib": 97887, "memory_free_mib": 97200}
     common = {"pool_policy": "fill", "fraction": 0.9, "target_tokens": None, "free_before_load_gib": None}
-    answer = plan(reference(**dict(common, gpus=(gpu,) * 8)))
-    given_before = plan(reference(**dict(common, free_before_load_gib=answer.free_before_load_gib)))
+    blind = dataclasses.replace(reference(**common), gpus=(gpu,) * 8)
+    answer = plan(blind)
+    known = dataclasses.replace(reference(**common), free_before_load_gib=answer.free_before_load_gib)
+    given_before = plan(known)
     wide = answer.predicted_headroom_high_gib - answer.predicted_headroom_low_gib
     narrow = given_before.predicted_headroom_high_gib - given_before.predicted_headroom_low_gib
     # context 0.25 and collectives 0.50, of which a pool without a cap leaves the tenth that the fraction leaves

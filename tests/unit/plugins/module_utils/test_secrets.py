@@ -43,22 +43,35 @@ def test_a_file_that_is_not_there_has_no_keys(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "tell"),
+    ("text", "tell"),
     [
-        ([SERVER_ARGS % "sk-canary"], True),
-        ([SERVER_ARGS % "********"], False),
-        (["up"] * 5 + [SERVER_ARGS % "sk-canary"], True),
-        ([], False),
+        (SERVER_ARGS % "sk-canary", True),
+        (SERVER_ARGS % "********", False),
+        ("up\n" * 5 + SERVER_ARGS % "sk-canary", True),
+        ("", False),
     ],
 )
-def test_a_journal_that_tells_a_key(lines, tell):
-    assert _secrets.lines_tell(lines, ["sk-canary"]) is tell
+def test_a_journal_that_tells_a_key(text, tell):
+    asked = []
+
+    def run_command(command, **dummy):
+        asked.append(command)
+        return 0 if text else 1, text, ""
+
+    assert _secrets.invocation_tells(run_command, "a" * 32, ["sk-canary"]) is tell
+    assert len(asked) == 1
+    assert "sk-canary" not in str(asked)
+
+
+def test_a_journalctl_without_patterns_is_asked_for_everything():
+    def run_command(command, **dummy):
+        if any(word.startswith("--grep") for word in command):
+            return 1, "", "Compiled without pattern matching support"
+        return 0, SERVER_ARGS % "sk-canary", ""
+
+    assert _secrets.invocation_tells(run_command, "a" * 32, ["sk-canary"])
 
 
 def test_a_key_in_the_spelling_of_python_is_found():
     key = "it's\\x"
-    assert _secrets.lines_tell(["api_key=%r" % key], [key])
-
-
-def test_only_the_beginning_of_a_start_is_searched():
-    assert not _secrets.lines_tell(["up"] * 5 + ["sk-canary"], ["sk-canary"], most_lines=5)
+    assert _secrets.text_tells("api_key=%r" % key, [key])

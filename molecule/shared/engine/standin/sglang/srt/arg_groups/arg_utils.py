@@ -47,10 +47,13 @@ def human_readable_int(value: str) -> int:
         raise argparse.ArgumentTypeError(f"Invalid integer value: '{value}'.") from None
 
 
+NONE_TYPE = None.__class__
+
+
 def inner_type(annotation: Any) -> tuple[Any, str | None]:
     """(type of one value, nargs) of X, Optional[X], List[X], Optional[List[X]]."""
     if get_origin(annotation) is Union:
-        annotation = next(part for part in get_args(annotation) if part is not type(None))
+        annotation = next(part for part in get_args(annotation) if part is not NONE_TYPE)
     if get_origin(annotation) is list:
         return get_args(annotation)[0], "+"
     return annotation, None
