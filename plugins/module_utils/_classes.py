@@ -207,8 +207,8 @@ def directives(text):
             section = line[1:-1]
         elif "=" in line:
             name, _equals, value = line.partition("=")
-            for member, text in _members(name.strip(), " ".join(value.split())):
-                found.setdefault("%s.%s" % (section, member), []).append(text)
+            for member, plain in _members(name.strip(), " ".join(value.split())):
+                found.setdefault("%s.%s" % (section, member), []).append(plain)
     return found
 
 

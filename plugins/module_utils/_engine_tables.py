@@ -246,6 +246,19 @@ JSON_TEXTS = (
     ("model-loader-extra-config", "sglang 0.4.0-0.5.23 srt/configs/load_config.py (orjson.loads of any text)"),
 )
 
+# Arguments that take a value and do without, so that true is a bare flag (sglang 0.5.23 srt/arg_groups, nargs="?").
+VALUE_OPTIONAL = frozenset(("model-checksum",))
+
+# Arguments that take a list as one word of JSON, where all others take word by word (sglang 0.5.23, json_list_type).
+JSON_LISTS = frozenset(
+    (
+        "decoupled-spec-connect-endpoints",
+        "forward-hooks",
+        "remote-instance-weight-loader-send-weights-group-ports",
+        "sidecar-args",
+    )
+)
+
 # ---------------------------------------------------------------------------
 # Behaviour by version
 # ---------------------------------------------------------------------------

@@ -8,17 +8,19 @@ Private to the gpufleet.sglang collection; may change at any time. Pure.
 
 from __future__ import annotations
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._conflicts import ALLOCATOR_NAMES
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_data
 
 PLAN = "plan"
 PROOF = "proof"
 AUTO = "auto"
 
-# Options of a plan that set an argument when they are declared, by the argument.
+# Options of a plan that set an argument or a variable when they are declared, by its name.
 DECLARED = {
     "mem-fraction-static": "mem_fraction_static",
     "chunked-prefill-size": "chunked_prefill_size",
     "context-length": "context_tokens",
+    **dict.fromkeys(ALLOCATOR_NAMES, "allocator_conf"),
 }
 VARIABLE_PREFIX = "sglang_server_"
 

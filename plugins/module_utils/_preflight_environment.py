@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._conflicts import ALLOCATOR_NAMES
 from ansible_collections.gpufleet.sglang.plugins.module_utils._layers import merged_layers
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_host import Instance, layers_of
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_rules import (
-    ALLOCATOR_NAMES,
     AUTO,
     HUB_TOKENS,
     OWNED_VARIABLES,

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine_tables import READS_CONFIG_FILE
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
 
 SERVER = "sglang_server_"
@@ -147,7 +148,7 @@ class Key:
 KEYS = (
     Key(
         "api_key",
-        "0.5.3",
+        READS_CONFIG_FILE.version,
         "older engines have no --config and take a key on the command line only, where everybody on the host reads it",
         "compared between sglang wheels: srt/server_args_config_parser.py",
     ),
@@ -195,7 +196,6 @@ UNIT_OWNED = {
     "Group": "use sglang_server_group",
 }
 
-ALLOCATOR_NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 LAYERS = ("", "_group", "_host")
 
 

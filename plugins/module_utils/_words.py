@@ -17,6 +17,7 @@ import math
 import re
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import canonical_name, dashed
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine_tables import JSON_LISTS, VALUE_OPTIONAL
 
 # In ExecStart=, "%" starts a specifier and "$" an expansion; each is doubled. In double quotes "\" and '"' are escaped.
 _UNIT_ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"))
@@ -37,19 +38,6 @@ _UNWRITABLE = (
 
 # What every argparse takes for a value although it begins with "-"; an exponent is not among it.
 _NEGATIVE_NUMBER = re.compile(r"-(\d+(\.\d+)?|\.\d+)", re.ASCII)
-
-# Arguments that take a value and do without, so that true is a bare flag (sglang 0.5.23 srt/arg_groups, nargs="?").
-_VALUE_OPTIONAL = frozenset(("model-checksum",))
-
-# Arguments that take a list as one word of JSON, where all others take word by word (sglang 0.5.23, json_list_type).
-_JSON_LISTS = frozenset(
-    (
-        "decoupled-spec-connect-endpoints",
-        "forward-hooks",
-        "remote-instance-weight-loader-send-weights-group-ports",
-        "sidecar-args",
-    )
-)
 
 _ARGUMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -153,7 +141,7 @@ class _Accepted:
 
     def takes_value(self, name):
         whole = self.whole(name)
-        return whole is not None and whole not in self.flags and whole not in _VALUE_OPTIONAL
+        return whole is not None and whole not in self.flags and whole not in VALUE_OPTIONAL
 
     def is_flag(self, name):
         return self.whole(name) in self.flags
@@ -215,7 +203,7 @@ def _argument_words(name, value, accepted):
         return _switch_words(name, value, accepted)
     if accepted.is_flag(name):
         raise ValueError("Expected true or false for %s, which takes no value, found another value." % what)
-    if isinstance(value, (list, tuple)) and name not in _JSON_LISTS:
+    if isinstance(value, (list, tuple)) and name not in JSON_LISTS:
         return [flag] + [_list_word(one, "%s (value %d)" % (what, place)) for place, one in enumerate(value, 1)]
     word = argument_value(value, what)
     # argparse takes a word that begins with "-" for the next option, unless it is a negative number.

@@ -28,6 +28,11 @@ def test_each_value_tells_where_it_comes_from():
     }
 
 
+def test_a_stated_allocator_is_the_users():
+    rows = _origins.settings(VALUES, ORIGINS, dict(OPTIONS, allocator_conf="expandable_segments:True"))
+    assert origins_of(rows)["PYTORCH_ALLOC_CONF"] == "sglang_server_allocator_conf"
+
+
 def test_what_a_proof_keeps_was_planned_before():
     kept = origins_of(_origins.settings(VALUES, ORIGINS, OPTIONS, kept=True))
     assert kept["max-total-tokens"] == "proof"
