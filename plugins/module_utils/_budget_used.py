@@ -32,6 +32,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import ver
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_tables import MODEL_DTYPES
 
 FROM_POOL = "from the pool of an earlier start-up"
+DRAFT_BY_BYTES = "checkpoint bytes of the draft model"
 PRINTED_ERROR_GIB = 0.02  # figures of the log have two decimals, and a rank more or less
 
 
@@ -129,7 +130,12 @@ def _draft_outside_gib(inp, computed):
         return computed.draft_gib
     if version_at_least(inp.engine_version, tables.DRAFT_INSIDE_SINCE) or inp.draft_weight_bytes is None:
         return 0.0
-    return inp.draft_weight_bytes / model_ranks(inp) / GIB
+    return _draft_by_bytes_gib(inp)
+
+
+def _draft_by_bytes_gib(inp):
+    """The checkpoint of the draft model, split over the ranks."""
+    return (inp.draft_weight_bytes or 0) / model_ranks(inp) / GIB
 
 
 def _measured(inp, measured, cell, keys):
@@ -206,17 +212,17 @@ def _by_table(inp):
         gpu_capability=compute_capability(inp),
         device=inp.device,
     )
-    draft = found["draft_gib"]
+    draft, how = found["draft_gib"], "draft model by the table of its tensors"
     if draft is None:
         if draft_by_path(inp) and inp.draft_weight_bytes is None:
             return None
-        draft = (inp.draft_weight_bytes or 0) / model_ranks(inp) / GIB if draft_by_path(inp) else 0.0
+        draft, how = (_draft_by_bytes_gib(inp) if draft_by_path(inp) else 0.0), DRAFT_BY_BYTES
     row = excess_row(inp, inp.engine_version)
     note = f"{found['note']}, and {row.gib:.2f} GiB after the load"
     weights = Figure(
         found["weights_gib"] + row.gib, found["error_gib"] + row.error_gib, found["source"], note, "weights"
     )
-    return _with_draft(inp, [weights], draft, "draft model by the table of its tensors", found["peak_gib"])
+    return _with_draft(inp, [weights], draft, how, found["peak_gib"])
 
 
 def _with_draft(inp, rows, draft_gib, note, peak_gib=None):
@@ -255,8 +261,8 @@ def _by_bytes(inp):
     share = "checkpoint bytes" if ranks == 1 else f"checkpoint bytes / {ranks} ranks, replicated layers not counted"
     note = f"{share}, and {extra.gib + row.gib:.2f} GiB with and after the load"
     figure = Figure(weights + extra.gib + row.gib, error, "assumed", note, "weights")
-    draft = (inp.draft_weight_bytes or 0) / ranks / GIB if draft_by_path(inp) else 0.0
-    return _with_draft(inp, [figure], draft, "checkpoint bytes of the draft model")
+    draft = _draft_by_bytes_gib(inp) if draft_by_path(inp) else 0.0
+    return _with_draft(inp, [figure], draft, DRAFT_BY_BYTES)
 
 
 # ---------------------------------------------------------------------------

@@ -354,6 +354,6 @@ def _notes(spelled, full, value, argument):
         notes.append(f"The server argument {full} is deprecated in this engine: {use}.")
     if value is False and argument.negatable and not _is_twin(spelled, argument):
         notes.append(f"The server argument {full} is false, so this engine gets no-{full}: null leaves it out.")
-    if value is False and argument.takes_value:
+    if value is False and argument.takes_value and argument.nargs != "?":
         notes.append(f"The server argument {full} takes a value, so false is handed over as one: null leaves it out.")
     return notes

@@ -207,7 +207,7 @@ def wrong_value(name, value, argument):
         return None
     if not argument.takes_value:
         return _wrong_flag(name, value)
-    if value is True and argument.type != "bool" and "true" not in (argument.choices or ()):
+    if value is True and argument.nargs != "?" and argument.type != "bool" and "true" not in (argument.choices or ()):
         return WrongValue(
             f"Expected a value for the server argument {name}, found true: write the value, or leave it out with null."
         )

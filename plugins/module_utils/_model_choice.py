@@ -11,7 +11,6 @@ from __future__ import annotations
 
 BY_REPO = "sglang_model_repo and sglang_model_revision"
 GEOMETRY, WEIGHT_BYTES = "sglang_server_geometry", "sglang_server_weight_bytes"
-CELL_BYTES = "sglang_server_cell_bytes"
 
 
 def chosen_model(folder, hub, settings):
@@ -29,8 +28,8 @@ def chosen_model(folder, hub, settings):
     known = dict(read, **taken)
     missing = [] if known.get("geometry") or settings.get("cell_bytes") else [GEOMETRY]
     missing += [] if known.get("weight_bytes") else [WEIGHT_BYTES]
-    sentences = [_sentence(folder, hub, read, taken, missing)]
-    return dict(known, unchecked=[one for one in sentences if one])
+    sentence = _sentence(folder, hub, read, taken, missing)
+    return dict(known, unchecked=[sentence] if sentence else [])
 
 
 def _first(problems):
@@ -50,13 +49,14 @@ def _sentence(folder, hub, read, taken, missing):
     problem = read.get("geometry_problem") if not read.get("geometry") else None
     if _complete(folder) and (not missing or problem):
         return problem if missing or taken.get("geometry") else None
-    asked = bool(hub) and (bool(hub.get("msg")) or _complete(hub))
+    asked = bool(hub) and not hub.get("skipped")
     if problem:
         why = problem
     elif _complete(hub):
         why = "The model is not on the host yet"
     else:
-        why = (hub if asked else folder).get("msg") or _first(folder.get("problems") or ["The model was not read."])
+        place = hub if asked else folder
+        why = place.get("msg") or _first(place.get("problems") or ["The model was not read."])
     why = why.rstrip(".")
     if missing:
         names = " and ".join(missing)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv import model_dtype
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import is_on, ranks, whole_number
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_dtype import capability_of
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_table import is_tower
 
 # All-to-all backends with which every rank holds the shared experts whole
@@ -84,7 +85,7 @@ def layout_of(table, geometry, arguments, environment, engine_version, capabilit
         shared_whole=backend in WHOLE_SHARED_BACKENDS or is_on(arguments.get("enable-deepep-moe", False)),
         tower_whole=is_on(arguments.get("mm-enable-dp-encoder", False)),
         element_bytes=model_dtype(geometry, arguments)[1],
-        capability=_capability(capability),
+        capability=capability_of(capability),
         expandable=any(
             "expandable_segments:true" in str(environment.get(name) or "").lower()
             for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
@@ -108,15 +109,8 @@ def _expert_ways(arguments, ranks_of_experts, experts):
     return ranks_of_experts * experts / max(here + spare, 1)
 
 
-def _capability(text):
-    try:
-        return None if text is None else float(text)
-    except (TypeError, ValueError):
-        return None
-
-
 def _layers(table):
-    """Return the number of layers, from the table: the geometry counts those with attention only."""
+    """Return the number of layers, from the table: a geometry may be missing."""
     lasts = [
         run[1]
         for row in table

@@ -23,6 +23,7 @@ HUB = dict(FOLDER, weight_bytes=200, source="hub http://hub", commit="abc")
 # failed_when leaves no mark of the failure but the message.
 NO_FOLDER = {"failed": False, "msg": "Expected a model folder at /m, found nothing: check the path of the model."}
 NO_HUB = {"failed": False, "msg": "The hub was expected and did not answer."}
+HALF_HUB = {"complete": False, "problems": ["c is missing."]}
 SKIPPED = {"skipped": True, "skip_reason": "Conditional result was False"}
 INCOMPLETE = dict(FOLDER, complete=False, weight_bytes=None, weight_table=[], problems=["b is missing."])
 UNKNOWN = dict(FOLDER, geometry=None, geometry_problem="The KV cell is not known.")
@@ -66,6 +67,8 @@ BY_VARIABLES = "sglang_server_geometry and sglang_server_weight_bytes"
             ],
         ),
         (NO_FOLDER, NO_HUB, NOTHING, None, None, [NO_HUB["msg"][:-1] + f"; without it a plan needs {BY_VARIABLES}."]),
+        # The hub was asked: naming the variables by which it is asked would help nobody.
+        (NO_FOLDER, HALF_HUB, NOTHING, None, None, [f"c is missing; without it a plan needs {BY_VARIABLES}."]),
         (
             NO_FOLDER,
             NO_HUB,
