@@ -41,17 +41,16 @@ _value:
 
 from collections.abc import Mapping
 
-from ansible.errors import AnsibleFilterError
-
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_fleet
+from ansible_collections.gpufleet.sglang.plugins.plugin_utils._sentence import as_filter
 
 
 def fleet_table(hosts, hostvars):
     if isinstance(hosts, (str, Mapping)) or not hasattr(hosts, "__iter__"):
-        raise AnsibleFilterError(f"Expected a list of hosts for fleet_table, found {hosts!r}.")
+        raise ValueError(f"Expected a list of hosts for fleet_table, found {hosts!r}.")
     return _budget_fleet.of_hosts(list(hosts), hostvars)
 
 
 class FilterModule:
     def filters(self):
-        return {"fleet_table": fleet_table}
+        return {"fleet_table": as_filter(fleet_table)}

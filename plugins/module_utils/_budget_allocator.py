@@ -42,6 +42,5 @@ def allocator_conflict(inp):
         inp.environment,
         inp.engine_version,
         known.size(inp, "tp-size"),
-        nvlink=inp.nvlink,
         multimodal=known.is_multimodal(inp),
     )

@@ -4,8 +4,9 @@
 
 """Room: budget, the fleet: plans of many hosts as one table, and a memory bar for each. Private.
 
-A row is {host, instance, gpus, model, plan, step, serving}: C(gpus) as gpu_info returns them, C(plan) as memory_plan
-returns it (with C(step)), C(serving): whether a server answers there now, which a restart would interrupt.
+A row is {host, instance, gpus, model, plan, serving, measurements, unchecked}: C(gpus) as gpu_info returns them,
+C(plan) as memory_plan returns it (with C(step)), C(serving): whether a server answers there now, which a restart would
+interrupt.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def memory_bar(plan, columns=BAR_COLUMNS):
 
 def outage_seconds(row):
     """Return (seconds without an answer that the step would cost, how that is known)."""
-    step = (row.get("step") or row["plan"].get("step") or {}).get("action")
+    step = (row["plan"].get("step") or {}).get("action")
     if step not in ("try", "back"):
         return 0, "no restart"
     if not row.get("serving"):

@@ -60,7 +60,6 @@ class PlanInput:
     own_pids: tuple = ()
     running_gib: float = 0.0
     torch_version: str | None = None
-    nvlink: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_draft import algorithm_of
 
 GIB = float(2**30)
 READY, LOAD, FLOOR = "ready", "load", "floor"
@@ -51,7 +52,7 @@ class Row:
     """One part of the reserve. C(gib) is the most that is known to be taken, so that the floors are safe.
 
     C(certain_gib): what of it is not the allowance for what is not known; C(least_gib): the good end, the least that is
-    taken; C(grows): what makes it larger: chunk, context, both, batch, requests, pool or nothing.
+    taken; C(grows): what makes it larger: chunk, context, both, batch, pool or nothing.
     """
 
     name: str
@@ -60,8 +61,8 @@ class Row:
     note: str
     phase: str
     certain_gib: float
-    grows: str = ""
-    least_gib: float = 0.0
+    grows: str
+    least_gib: float
 
     def as_dict(self):
         return {
@@ -112,8 +113,7 @@ def disabled(situation, phase):
 
 
 def algorithm(situation):
-    value = situation.arguments.get("speculative-algorithm")
-    return "" if value is None or str(value).lower() == "none" else str(value).upper()
+    return algorithm_of(situation.arguments) or ""
 
 
 def activation_tokens(situation):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_inputs as known
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_draft import algorithm_of
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,7 @@ MOVES = (
 def _concerns(inp, base):
     """Return {name: whether this configuration is concerned}."""
     geometry, cell = inp.geometry or {}, base.cell
-    name = str(inp.arguments.get("speculative-algorithm") or "none").lower()
-    draft = name not in ("none", "ngram")
+    draft = algorithm_of(inp.arguments) not in (None, "NGRAM")
     own_default = inp.fraction is None and inp.target_tokens is None
     small = base.board_mib is not None and 20 * 1024 <= base.board_mib < 35 * 1024
     value_dim = geometry.get("v_head_dim")

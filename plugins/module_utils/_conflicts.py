@@ -94,19 +94,16 @@ def allocator_value(environment):
 class Conflict:
     """A setting that does not go together with expandable segments.
 
-    C(argument) switched on, or with the value C(value); C(environment) a variable that is set and not off;
-    C(multimodal): only models that take images or sound. C(before): fixed from this engine version on.
+    C(argument) switched on, or with the value C(value); C(multimodal): only models that take images or sound.
     """
 
     name: str
     source: str
     argument: str | None = None
     value: str | None = None
-    environment: str | None = None
     unless: tuple = ()  # (argument, value): not a conflict then
     multimodal: bool = False
     since: str = "0.0"
-    before: str | None = None
 
 
 CONFLICTS = (
@@ -168,17 +165,13 @@ def is_set(value):
     return value not in (None, False, 0) and str(value).strip().lower() not in OFF
 
 
-def _bites(row, arguments, environment, engine_version, multimodal):
+def _bites(row, arguments, engine_version, multimodal):
     if not version_at_least(engine_version, row.since):
-        return False
-    if row.before is not None and version_at_least(engine_version, row.before):
         return False
     if row.unless and str(arguments.get(row.unless[0])) == row.unless[1]:
         return False
     if row.multimodal and not multimodal:
         return False
-    if row.environment is not None:
-        return is_set(environment.get(row.environment))
     if row.argument is None:
         return True
     value = arguments.get(row.argument)
@@ -192,7 +185,7 @@ def expandable_conflict(arguments, environment, engine_version, ranks, nvlink=No
     when that is not known (the worse case counts then).
     """
     for row in CONFLICTS:
-        if _bites(row, arguments, environment, engine_version, multimodal):
+        if _bites(row, arguments, engine_version, multimodal):
             return f"{row.name} ({row.source})"
     if ranks == 1 or is_set(arguments.get(NO_COLLECTIVE)):
         return ""

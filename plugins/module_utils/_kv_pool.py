@@ -65,9 +65,6 @@ class Pool:
     max_running_requests: int | None = None
     problem: str | None = None
 
-    def as_dict(self):
-        return asdict(self)
-
 
 def whole(number):
     """Return C(number) as int when it is one: ratios make cells that are not."""

@@ -9,7 +9,7 @@ Each function returns a list of parts {name, bytes, source}, with the engine's o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least, version_key
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import (
@@ -267,8 +267,3 @@ LAYOUTS = (
     Layout("mla", mla_parts, mla_stored_bytes, "pool_configurator.py DefaultPoolConfigurator, use_mla_backend true"),
 )
 LAYOUT_BY_ATTENTION = {row.attention: row for row in LAYOUTS}
-
-
-def of_layers(request, layers):
-    """Return C(request) for another number of full layers; the index rows stay."""
-    return replace(request, layers=layers)

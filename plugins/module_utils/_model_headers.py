@@ -179,7 +179,7 @@ def _tensor_entry(name, entry, what, sizes):
     if (
         not isinstance(offsets, list)
         or len(offsets) != 2
-        or not all(_is_whole(offset) for offset in offsets)
+        or not all(is_integer(offset) for offset in offsets)
         or not 0 <= offsets[0] <= offsets[1] <= MAX_TENSOR_FILE_BYTES
     ):
         raise WeightsError(
@@ -199,17 +199,12 @@ def _tensor_entry(name, entry, what, sizes):
         raise WeightsError(_bad_shape(name, what, "its shape is no list of sizes")) from None
 
 
-def _is_whole(value):
-    """Whether JSON said a whole number; true and false are none."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _shape(name, shape, dtype, size_bytes, what):
     """Return the shape as a tuple. Raises WeightsError when it cannot be one of C(size_bytes) bytes."""
     if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
         raise WeightsError(_bad_shape(name, what, "its shape is no list of sizes"))
     for size in shape:
-        if not _is_whole(size) or not 0 <= size <= MAX_TENSOR_FILE_BYTES:
+        if not is_integer(size) or not 0 <= size <= MAX_TENSOR_FILE_BYTES:
             raise WeightsError(_bad_shape(name, what, f"its shape holds {str(size)[:40]}"))
     bits = BITS_OF_TYPE.get(dtype)
     if bits is not None and math.prod(shape) * bits != size_bytes * 8:

@@ -116,7 +116,7 @@ def read_model(source, place, overrides=None, require_geometry=True):
 
 
 def layers_of(text, geometry):
-    """Return the number of all layers: tensors behind them are a draft. The geometry counts those with attention."""
+    """Return the number of all layers: tensors behind them are a draft. A geometry may be missing."""
     value = stated(text, "layers")[1]
     if is_integer(value) and value > 0:
         return value

@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _model_load
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _model_parts as parts
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import canonical_arguments
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import whole_number
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_draft import algorithm_of
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_ranks import SplitError, layout_of
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_table import (
     created_problem,
@@ -86,8 +87,9 @@ def weights_of(
     online = load.online_of(arguments, own)
     extra = sum(one["bytes"] for one in created)
     stages = [_stage(own, layout, online, stage) for stage in range(layout.stages)]
-    worst = max(range(layout.stages), key=lambda index: _reserved(stages[index], layout))
-    weights = (_reserved(stages[worst], layout) + extra) / GIB
+    sizes = [_reserved(stage, layout) for stage in stages]
+    worst = sizes.index(max(sizes))
+    weights = (sizes[worst] + extra) / GIB
     peak = weights
     if online is not None:
         peak = max(weights, _peak(own, layout, online, arguments, worst, extra))
@@ -104,7 +106,6 @@ def weights_of(
         "peak_gib": peak - moved,
         "error_gib": error + _unknown(stages[worst], layout, notes) / GIB,
         "parts": _told(stages[worst], created),
-        "replicated_gib": stages[worst].whole / GIB if layout.tp > 1 else 0.0,
         "source": "table",
         "note": _note(layout, stages[worst]),
         "notes": notes,
@@ -273,8 +274,8 @@ SHARING = (
 
 def _draft(table, layout, arguments, draft_table, draft_geometry, draft_created, environment, engine_version):
     """Return (bytes of the draft on a rank, 0 without speculation, None when they cannot be told; note or None)."""
-    algorithm = str(arguments.get("speculative-algorithm") or "").upper()
-    if not algorithm or algorithm in ("NGRAM", "NONE"):
+    algorithm = algorithm_of(arguments)
+    if algorithm in (None, "NGRAM"):
         return 0.0, None
     rows = draft_table or [row for row in table if row.get("draft")]
     if not rows:

@@ -92,7 +92,7 @@ def check_servers(host: Host) -> Iterator[Finding]:
 
 def check_between_servers(host: Host) -> Iterator[Finding]:
     """No two servers of a host have one name or one address."""
-    seen: dict = {}
+    seen: set = set()
     for instance in instances_of(host) if "sglang_server" in host.roles else ():
         address = f"port {instance.get('port', 30000)}"
         for what, value in (("name", instance.name), ("port", address)):
@@ -103,7 +103,7 @@ def check_between_servers(host: Host) -> Iterator[Finding]:
                     f"Two servers of {SERVER}instances have {value if what == 'port' else 'the name ' + value}: "
                     "give each its own.",
                 )
-            seen[key] = instance.name
+            seen.add(key)
 
 
 def check_engine_version(host: Host) -> Iterator[Finding]:

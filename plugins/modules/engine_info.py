@@ -146,7 +146,7 @@ reads_config_file:
 stops_by_sigkill:
   description:
     - Whether a clean stop of this engine ends in SIGKILL, which it sends to itself, so that it looks like a crash. This
-      is so below 0.5.20.
+      is so up to 0.5.18, and taken to be so below 0.5.20.
   returned: success
   type: bool
 arguments:

@@ -511,6 +511,7 @@ rows:
       description:
         - C(board) is how a board becomes free before load, C(before) is there before the load, C(static) is weights and
           pool, C(ready) is taken until the server is ready, C(load) by requests, and C(floor) must still be free then.
+        - A row named C(warning) takes nothing and says what to look at. It is a warning of the task too.
       type: str
       returned: success
       sample: ready

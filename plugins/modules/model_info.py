@@ -117,11 +117,13 @@ geometry:
       type: str
       sample: llama
     attention:
-      description: V(mha) (multi-head, grouped-query and multi-query) or V(mla) (multi-head latent attention).
+      description:
+        - V(mha) (multi-head, grouped-query and multi-query), V(mla) (multi-head latent attention) or V(compressed)
+          (latents of several tokens in one row, DeepSeek V4).
       type: str
       sample: mha
     layers:
-      description: Layers with attention.
+      description: All layers of the language model.
       type: int
       sample: 30
     hidden_size:
@@ -223,10 +225,6 @@ geometry:
     window_v_head_dim:
       description: Numbers in a value head of windowed layers.
       returned: for models with windowed layers
-      type: int
-    full_kv_heads:
-      description: Key and value heads of layers with full attention, where they have others.
-      returned: when the model states it
       type: int
     state:
       description: Sizes of the state that linear-attention or Mamba layers keep for a request.

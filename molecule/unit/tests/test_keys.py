@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from on_host import run
 
 # Both keys of the scenario. Written so that no command line, which sudo and Ansible log, holds one.
 KEY = "canary-(old|new)-[0-9a-f]{8}"
@@ -14,11 +15,6 @@ LEAST_VERSION_THAT_FILTERS = 253
 # The file that the server reads, and root's copies of earlier ones.
 ALLOWED = ("/etc/sglang/main.secret.yaml", "/var/lib/sglang/main/backup/")
 SEARCHED = ("/etc", "/home", "/opt/sglang", "/root", "/run", "/srv", "/tmp", "/usr/local", "/var")
-
-
-def run(host, command):
-    with host.sudo():
-        return host.run(command)
 
 
 def test_no_file_has_a_key_but_the_servers_own(host):
@@ -55,12 +51,11 @@ def test_nothing_that_lists_processes_or_units_tells_a_key(host, command):
     assert not re.search(KEY, listing)
 
 
-def test_the_journal_tells_no_key_where_systemd_can_keep_a_line_out(host, capsys):
-    version = int(run(host, "systemctl --version | head -n1 | cut -d' ' -f2").stdout)
+def test_the_journal_tells_no_key_where_systemd_can_keep_a_line_out(host, systemd_version, capsys):
     lines = run(host, "journalctl --no-pager --all -o cat | grep -aE '%s'" % KEY).stdout.splitlines()
     with capsys.disabled():
-        print("\nsystemd %d: %d lines of the journal tell a key" % (version, len(lines)))
-    if version >= LEAST_VERSION_THAT_FILTERS:
+        print("\nsystemd %d: %d lines of the journal tell a key" % (systemd_version, len(lines)))
+    if systemd_version >= LEAST_VERSION_THAT_FILTERS:
         assert lines == []
     else:
         assert lines

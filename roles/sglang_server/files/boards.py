@@ -235,7 +235,8 @@ class Wait:
         boards = parse_boards(text)
         if len(boards) < self.options.boards:
             return Sight(missing=why or "nvidia-smi lists {0}".format(len(boards)), left_over=left)
-        text, why = self.tool(APPS)
+        # Who cannot be asked holds no start up: the list of boards was just answered.
+        text, _why = self.tool(APPS)
         left_pids = {process.pid for process in left}
         judges = self._sees_all_pids()
         taken = [
@@ -258,7 +259,7 @@ class Wait:
             named = ", ".join("{0.pid} ({0.name})".format(process) for process in sight.left_over[:8])
             more = ", and {0} more".format(len(sight.left_over) - 8) if len(sight.left_over) > 8 else ""
             parts.append("left-over processes of {0} to end: {1}{2}".format(self.options.instance, named, more))
-        dead = sorted(set(sight.taken) - {item for item in sight.taken if self._is_left(sight, item[0])})
+        dead = sorted({item for item in sight.taken if not self._is_left(sight, item[0])})
         if dead:
             parts.append("memory of " + ", ".join("dead process {0} on board {1}".format(*item) for item in dead))
         return "; ".join(parts)

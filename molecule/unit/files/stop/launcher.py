@@ -1,5 +1,5 @@
-# Stands where an engine's Python would: a launcher with one rank that SIGTERM does not end. Up to SGLang 0.5.19 the
-# launcher ends a clean stop by killing itself.
+# Stands where an engine's Python would: a launcher with one rank that SIGTERM does not end. Below 0.5.20, for which the
+# unit is written so, it ends a clean stop by killing itself (SGLang does up to 0.5.18).
 import os
 import signal
 import sys
