@@ -1,4 +1,4 @@
-# Makes what the test hosts need, once: programs of this machine, the image, the model, the stand-in of the engine, and
+# Makes what the test hosts need, once: programs of this machine, the image, the model, the played engine, and
 # with --engine the volume with the real engine (which the first deployment would fill otherwise).
 set -euo pipefail
 # shellcheck source=tools/env.sh
@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$GPUFLEET_ROOT"
 bash molecule/shared/hosts/hosts.sh image
 bash molecule/shared/engine/cpu/prepare.sh
-bash molecule/shared/engine/standin/prepare.sh
+bash molecule/shared/engine/played/prepare.sh
 [ "${1:-}" = --engine ] || exit 0
 
 host=engine-maker

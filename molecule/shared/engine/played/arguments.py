@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the gpufleet.sglang authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The server arguments that the stand-in accepts: a part of SGLang's own, as data.
+"""The server arguments that the played engine accepts: a part of SGLang's own, as data.
 
 Source of every row: ``srt/server_args.py`` and ``srt/arg_groups/fields/*.py`` of the wheels 0.5.2 to 0.5.23.
-``first`` and ``last`` are versions that have the argument; None is "all that the stand-in is made for".
+``first`` and ``last`` are versions that have the argument; None is "all that the played engine is made for".
 """
 
 from __future__ import annotations

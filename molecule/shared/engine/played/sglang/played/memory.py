@@ -9,7 +9,7 @@ import json
 import os
 from dataclasses import dataclass
 
-from sglang.standin import versions
+from sglang.played import versions
 
 GIB = 1024**3
 ELEMENT_BYTES = {

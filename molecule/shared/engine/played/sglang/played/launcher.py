@@ -15,7 +15,7 @@ import threading
 import time
 import urllib.request
 
-from sglang.standin import faults, lines, memory, versions, web
+from sglang.played import faults, lines, memory, versions, web
 
 SHUTDOWN_SECONDS = 15.0
 DRAIN_LOOK_SECONDS = 0.2
@@ -30,7 +30,7 @@ class Child:
         self.name = kind if kind == "detokenizer" else f"{kind}_{rank}"
         reader, writer = os.pipe()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sglang.standin.worker", kind, str(rank), str(writer)],
+            [sys.executable, "-m", "sglang.played.worker", kind, str(rank), str(writer)],
             stdin=subprocess.PIPE, pass_fds=[writer],
         )
         os.close(writer)

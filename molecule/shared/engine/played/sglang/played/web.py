@@ -11,7 +11,7 @@ import logging
 import socketserver
 import time
 
-from sglang.standin import generator, versions
+from sglang.played import generator, versions
 
 ADMIN_PATHS = ("/flush_cache", "/freeze_gc", "/start_profile", "/stop_profile", "/set_internal_state")
 OPEN_PATHS = ("/health", "/ready", "/metrics")

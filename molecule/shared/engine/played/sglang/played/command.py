@@ -11,7 +11,7 @@ import logging
 import os
 
 from sglang.srt.server_args import ServerArgs
-from sglang.standin import versions
+from sglang.played import versions
 
 
 def prepare_server_args(argv: list[str]) -> argparse.Namespace:

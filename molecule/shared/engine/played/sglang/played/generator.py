@@ -14,7 +14,7 @@ import zlib
 from collections import deque
 from dataclasses import dataclass
 
-from sglang.standin import faults, lines
+from sglang.played import faults, lines
 
 PREFILL_TOKENS_PER_SECOND = 50000.0
 RESERVED_TOKENS = 1

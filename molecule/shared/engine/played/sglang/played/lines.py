@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from sglang.standin import versions
+from sglang.played import versions
 
 
 def server_args(arguments) -> str:

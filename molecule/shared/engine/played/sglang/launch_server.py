@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 
-from sglang.standin import command, launcher, versions
+from sglang.played import command, launcher, versions
 
 
 def main(argv: list[str]) -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpufleet.sglang authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes wheels of the stand-in: a package that is called sglang and torch, in any version, without a compiler.
+"""Makes wheels of the played engine: a package that is called sglang and torch, in any version, without a compiler.
 
     python build.py FOLDER VERSION...
 
@@ -192,11 +192,11 @@ def write_wheel(
 ) -> None:
     """A wheel is an archive with its own list of contents; the same sources give the same bytes."""
     info = f"{name}-{version}.dist-info"
-    head = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", "Summary: a stand-in for tests", *metadata]
+    head = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", "Summary: a played engine for tests", *metadata]
     files = {
         **files,
         f"{info}/METADATA": "\n".join(head) + "\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: standin\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: played\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     if scripts:
         files[f"{info}/entry_points.txt"] = scripts

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpufleet.sglang authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A process below the launcher: ``python -m sglang.standin.worker KIND RANK STATUS_FD``.
+"""A process below the launcher: ``python -m sglang.played.worker KIND RANK STATUS_FD``.
 
 A scheduler loads, sizes its pool and tells the launcher; a detokenizer only is there. The arguments come through
 standard input, so that no command line shows a key. There is no handler for SIGTERM, as in SGLang; a worker dies
@@ -22,7 +22,7 @@ import time
 import traceback
 from dataclasses import asdict
 
-from sglang.standin import faults, lines, memory
+from sglang.played import faults, lines, memory
 
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 STEP_SECONDS = 0.05
@@ -62,7 +62,7 @@ def load(arguments: argparse.Namespace, rank: int) -> dict:
         sys.stderr.write(lines.progress(model.shards))
         sys.stderr.flush()
     load_seconds = time.monotonic() - began
-    # The stand-in does not take the memory that it speaks of.
+    # The played engine does not take the memory that it speaks of.
     after_gib = before_gib - model.weight_gib
     say(lines.load_end(model, after_gib, load_seconds), *lines.kv_dtype(model))
     time.sleep(STEP_SECONDS)
