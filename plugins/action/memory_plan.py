@@ -46,17 +46,55 @@ def numbers_first(args, spec):
     return None
 
 
+KINDS = {"dict": "a dictionary", "bool": "true or false", "str": "a text", "list": "a list", "int": "a whole number"}
+
+
+def kind_of(option):
+    """Return in words what an option takes."""
+    if option.get("choices"):
+        return "one of {}".format(", ".join(option["choices"]))
+    if option["type"] == "list" and option.get("elements") in ("dict", "int"):
+        return "a list of {}".format({"dict": "dictionaries", "int": "whole numbers"}[option["elements"]])
+    return KINDS.get(option["type"], "another value")
+
+
+def validated(args, spec):
+    """Return the validated options. Raises ValueError: one sentence that names the option and the way out.
+
+    A list or a dictionary is not shown: somebody may have put a secret there.
+    """
+    problem = "a value that is no number of this machine"  # the validator itself stumbles over such
+    try:
+        checked = ArgumentSpecValidator(spec).validate(args)
+        if not checked.error_messages:
+            return checked.validated_parameters
+        problem = checked.error_messages[0].rstrip(".")
+    except OverflowError:
+        pass
+    for name, option in spec.items():
+        if name not in args or _passes(name, option, args[name]):
+            continue
+        value, large = args[name], option["type"] in ("dict", "list")
+        found = type(value).__name__ if large and not isinstance(value, (bool, int, float)) else repr(value)[:80]
+        raise ValueError(f"Expected {kind_of(option)} for {name}, found {found}: {WAY_OUT}.")
+    raise ValueError(f"The options of memory_plan are not right: {problem}.")
+
+
+def _passes(name, option, value):
+    try:
+        return not ArgumentSpecValidator({name: option}).validate({name: value}).error_messages
+    except OverflowError:
+        return False
+
+
 def plan_of(args):
     """Return the result of the task for its raw arguments: with C(failed) and a sentence where they cannot be right."""
     spec = argument_spec()
     sentence = numbers_first(args, spec)
     if sentence:
         return {"failed": True, "msg": sentence}
-    checked = ArgumentSpecValidator(spec).validate(args)
-    if checked.error_messages:
-        return {"failed": True, "msg": f"The options of memory_plan are not right: {checked.error_messages[0]}."}
-    params = checked.validated_parameters
     try:
+        params = validated(args, spec)
         result = plan(plan_input(params)).as_dict()
     except ValueError as error:
         return {"failed": True, "msg": str(error)}
@@ -69,6 +107,9 @@ def plan_of(args):
         values = result["step"]["values"]
         configuration = values if "arguments" in values else result
         kept = configuration.get("config_hash") == (params["server"].get("proof") or {}).get("config_hash", "")
+        if result["step"]["action"] != "try":
+            # It runs on as it is, or not at all: what it takes is missing in the free memory already.
+            result["boards"] = [dict(one, more_gib=0.0) for one in result["boards"]]
     result["settings"] = settings(configuration, params["origins"], params, kept)
     return result
 

@@ -14,10 +14,12 @@ from dataclasses import asdict, dataclass, field, replace
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_allocator as allocator
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_base as bases
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_before as before_load
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_boards as boards
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_default as engine_default
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_explain as explain
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_inputs as known
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_levers as levers
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_notes as notes
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_reserve as reserve
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_solve as solve
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_upgrade as upgrade
@@ -67,6 +69,8 @@ class Plan:
     reason: str = ""
     refusal: str | None = None
     missing: list = field(default_factory=list)
+    notes: list = field(default_factory=list)
+    boards: list = field(default_factory=list)
     table: list = field(default_factory=list)
     arguments: dict = field(default_factory=dict)
     environment: dict = field(default_factory=dict)
@@ -95,7 +99,7 @@ def plan(inp):
 
 def _plan(inp):
     base = bases.base_of(inp)
-    page_size = base.cell.page_tokens if base.cell else known.page_size_of(inp.arguments)
+    page_size = base.cell.page_tokens if base.cell else known.page_tokens(inp)
     target = known.whole_pages(inp.target_tokens, page_size, up=True) if inp.target_tokens else 0
     target = max(target, solve.least_tokens(base.cell)) if target else 0
     options = solve.candidates(inp, base, target or None)
@@ -132,6 +136,9 @@ def _assemble(inp, base, options, chosen, target):
     }
     if base.complete:
         facts.update(_solved(inp, base, options, chosen, fraction, cap, target))
+    facts["notes"] = notes.lines(inp, base, facts.get("pool_gib"))
+    if _refused_by_board(inp, base):
+        facts["feasible"] = False
     result = Plan(**facts)
     result = replace(result, rows=before_load.rows(inp, base.free, base.before) + explain.rows(base, chosen, result))
     result = replace(result, refusal=_refusal(inp, base, options, chosen, result))
@@ -141,6 +148,13 @@ def _assemble(inp, base, options, chosen, target):
         reason=explain.reason(inp, result),
         table=explain.table(inp, base, chosen, result),
     )
+
+
+def _refused_by_board(inp, base):
+    """Return the sentence for which the boards of this host forbid a start, or None."""
+    if inp.board_refusal:
+        return inp.board_refusal
+    return base.free.refusal if base.free else None
 
 
 def _rounded(gib):
@@ -204,8 +218,17 @@ def _solved(inp, base, options, chosen, fraction, cap, target):
         predicted_headroom_low_gib=_rounded(low),
         predicted_headroom_high_gib=_rounded(high),
         predicted_least_free_gib=_rounded(safe - reserve.load_gib(chosen.rows)),
+        boards=_boards(inp, base, safe - reserve.load_gib(chosen.rows)),
     )
     return solved
+
+
+def _boards(inp, base, least_free_gib):
+    """Return what this server will take of each of its boards, for the plans of other servers of the host."""
+    if base.free is None or not inp.gpus:
+        return []
+    held = [0.0 if one is None and not inp.own_server_running else one for one in base.free.own_mib]
+    return boards.taken(inp, base.free.gib - least_free_gib, held)
 
 
 def _headrooms_gib(base, chosen, fraction, cap):
@@ -274,8 +297,9 @@ def _engine_default(inp, base):
 
 def _refusal(inp, base, options, chosen, result):
     """Return the one sentence for which the restart must not happen, with values that would work, or None."""
-    if inp.allow_unproven_plan:
-        return None
+    forbidden = _forbidden(inp, base)
+    if forbidden or inp.allow_unproven_plan:
+        return forbidden
     if _peaks_above(base):
         return explain.refuse_peak(base.used.peak_gib, base.before.gib)
     limit = inp.max_context_tokens
@@ -290,14 +314,23 @@ def _refusal(inp, base, options, chosen, result):
         if problem and result.pool_tokens:
             return problem
     offer = None if inp.fraction is None else _offer(inp, options, result)
-    if offer is None:
-        return explain.refuse_target(inp, base, chosen, result)
+    return explain.refuse_target(inp, base, chosen, result) if offer is None else _miss(inp, chosen, result, offer)
+
+
+def _forbidden(inp, base):
+    """Return the sentence for what no fraction changes: boards of this host, or weights that are not read here."""
+    board = _refused_by_board(inp, base)
+    if board and (inp.board_refusal or not inp.allow_unproven_plan):
+        return board
+    return notes.GGUF if notes.is_gguf(inp.arguments) and inp.weight_table else None
+
+
+def _miss(inp, chosen, result, offer):
+    """Return the sentence for a declared fraction that misses by more than the band, or None within it."""
     if inp.target_tokens is not None and result.predicted_tokens_high < inp.target_tokens:
         return explain.refuse_fraction_short(inp, result, offer)
-    if result.reserve_gib < chosen.certain_gib - 1e-4:
+    if result.reserve_gib < max(chosen.certain_gib - 1e-4, chosen.needed_gib - result.band_gib):
         return explain.refuse_fraction_unsafe(chosen, result, offer)
-    if result.predicted_least_free_gib + result.band_gib < 0:
-        return explain.refuse_fraction_dies(result, offer)
     return None
 
 

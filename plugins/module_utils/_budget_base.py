@@ -19,12 +19,14 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs imp
     compute_capability,
     draft_by_path,
     newest,
-    page_size_of,
+    page_tokens,
+    size,
     teaches,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._conflicts import is_set
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
 from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import keys as keys_of
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import argument_number
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def _with_draft(inp):
 
 def cell_of(inp, keys):
     """Return (Cell or None, source, note)."""
-    pages = page_size_of(inp.arguments)
+    pages = page_tokens(inp)
     if inp.cell_bytes is not None:
         return _kv.plain_cell(_plain(inp.cell_bytes), pages), "given", "cell_bytes"
     note = "geometry is not given"
@@ -107,6 +109,30 @@ def _check_division(inp):
             f"Expected the {heads} attention heads to be a multiple of the attention ranks, found"
             f" {shared.attention_tp} ranks: change tp-size in the server arguments."
         )
+    _check_experts(inp)
+
+
+def _check_experts(inp):
+    """The ranks are shared out among expert groups, and the experts among the ranks of one.
+
+    Source: srt/distributed/parallel_state.py, srt/layers/moe/fused_moe_triton/layer.py (storage_ep_size).
+    """
+    tp, ep, groups = (size(inp, name) for name in ("tp-size", "ep-size", "moe-dp-size"))
+    if tp % (ep * groups):
+        raise BadInput(
+            f"Expected tp-size to be a multiple of ep-size x moe-dp-size, found {tp} and {ep} x {groups}: change"
+            " ep-size in the server arguments."
+        )
+    experts = (inp.geometry or {}).get("experts")
+    if ep == 1 or not experts:
+        return
+    spare = argument_number(inp.arguments, "ep-num-redundant-experts", 0, minimum=0)
+    if (_kv.whole_number(experts, "experts of the geometry") + spare) % ep:
+        more = f" and {spare} redundant ones" if spare else ""
+        raise BadInput(
+            f"Expected the {experts} experts{more} to be a multiple of ep-size, found {ep}: change ep-size in the"
+            " server arguments."
+        )
 
 
 def _check_sizing(inp):
@@ -134,7 +160,7 @@ def base_of(inp):
     cell, cell_source, cell_note = cell_of(inp, keys)
     used = after_load.used_after_load(inp, before, cell, keys)
     missing = []
-    if before is None:
+    if before is None and not inp.board_refusal:
         missing.append("gpus" if not inp.gpus else "free_before_load_gib")
     if used is None:
         draft = inp.weight_bytes is not None and draft_by_path(inp)

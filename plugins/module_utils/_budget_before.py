@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_boards as boards
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import (
-    BadInput,
     Figure,
     board_mib,
     is_unified,
@@ -25,7 +25,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs imp
     size,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
-from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_choice import balance_of, order_warning
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_choice import balance_of
 
 MIB_PER_GIB = tables.MIB_PER_GIB
 WARNING = "warning"  # the name of rows that say something of the boards and hold no memory
@@ -36,13 +36,18 @@ class Free:
     """What is free now on the worst GPU as if this instance did not run.
 
     C(others): processes that do not belong to this instance, as {pid, name, memory_mib}; C(reserved_gib): what neither
-    is free nor belongs to a process (driver); C(warnings): sentences about the boards. None where it is not known.
+    is free nor belongs to a process (driver), None where that is not known; C(claims): (instance, GiB) of what other
+    servers of this host will take and do not hold yet, which is off C(gib) already; C(own_mib): what this instance
+    holds of each board; C(refusal), C(warnings): sentences about the boards.
     """
 
     gib: float
     board_gib: float | None = None
     others: tuple = ()
     reserved_gib: float | None = None
+    claims: tuple = ()
+    own_mib: tuple = ()
+    refusal: str | None = None
     warnings: tuple = ()
 
 
@@ -74,30 +79,41 @@ def free_now(inp):
     own = [own_mib(inp, entry) for entry in entries]
     if not free or None in free or (inp.own_server_running and not any(own)):
         return None
-    sums = [there + (held or 0.0) for there, held in zip(free, own)]
+    claimed = [boards.claims(inp, entry) for entry in entries]
+    now = [there + (held or 0.0) for there, held in zip(free, own)]
+    sums = [max(0.0, mib_now - sum(gib for _name, gib in more) * MIB_PER_GIB) for mib_now, more in zip(now, claimed)]
     worst = min(range(len(sums)), key=sums.__getitem__)
     known = not inp.own_server_running or all(own)
-    warnings = _warnings(inp, entries, sums) if known else ()
-    return replace(_free_of(inp, entries[worst], sums[worst]), warnings=warnings)
+    refusal, warnings = _judged(inp, entries, sums) if known else (None, ())
+    return replace(
+        _free_of(inp, entries[worst], now[worst]),
+        gib=sums[worst] / MIB_PER_GIB,
+        claims=tuple(claimed[worst]),
+        own_mib=tuple(own),
+        refusal=refusal,
+        warnings=warnings,
+    )
 
 
-def _warnings(inp, entries, free_mib):
-    """Return sentences about the boards. Raises BadInput where the engine would end the start because of them.
+def _judged(inp, entries, free_mib):
+    """Return (sentence for which the engine would end the start, warnings) about the boards.
 
     The engine compares the ranks of one replica, only with tensor parallelism.
     """
     if inp.device == "cpu" or is_unified(inp):
-        return ()
-    found = [order_warning(inp.gpus, inp.environment)]
+        return None, ()
+    refused, found = None, []
     ranks = max(1, model_ranks(inp) // size(inp, "nnodes"))
     taken_mib = sum(one.gib for one in shares(inp)) * MIB_PER_GIB
     for first in range(0, len(entries) if size(inp, "tp-size") > 1 else 0, ranks):
         group, free = entries[first : first + ranks], free_mib[first : first + ranks]
         refusal, warning = balance_of(group, free, taken_mib, inp.environment, inp.engine_version)
-        if refusal and not inp.allow_unproven_plan:
-            raise BadInput(refusal)
-        found += [refusal, warning]
-    return tuple(one for one in found if one)
+        if inp.allow_unproven_plan:
+            found.append(refusal)
+        else:
+            refused = refused or refusal
+        found.append(warning)
+    return refused, tuple(one for one in found if one)
 
 
 def _free_of(inp, entry, free_mib):
@@ -201,13 +217,16 @@ def rows(inp, free, before):
 
     Warnings about the boards come first, as rows of no size.
     """
-    said = [_row(WARNING, 0.0, "table", one, "before") for one in (free.warnings if free else ())]
+    warnings = inp.board_warnings + (free.warnings if free else ())
+    said = [_row(WARNING, 0.0, "table", one, "before") for one in warnings]
     return said + _board_rows(inp, free, before)
 
 
 def _board_rows(inp, free, before):
-    if free is None or before is None or before.source not in ("table", "measured") or inp.device == "cpu":
+    if free is None or before is None or before.source not in ("table", "measured"):
         return []
+    if inp.device == "cpu":
+        return _claim_rows(free)
     found = []
     if free.reserved_gib is not None and free.board_gib is not None:
         found.append(_row("board", free.board_gib, "measured", "memory of the worst GPU"))
@@ -217,9 +236,15 @@ def _board_rows(inp, free, before):
         held_gib = (mib(one, "memory_mib") or 0.0) / MIB_PER_GIB
         note = "process {}, not of this instance".format(one.get("pid", "?"))
         found.append(_row("other: {}".format(one.get("name") or "process"), -held_gib, "measured", note))
+    found += _claim_rows(free)
     if before.source == "table":
         found += [_row(one.name, -one.gib, one.source, one.note) for one in shares(inp)]
     return found
+
+
+def _claim_rows(free):
+    note = "another server of this host that is planned: its part that it does not hold yet"
+    return [_row(f"instance {instance}", -gib, "assumed", note) for instance, gib in free.claims]
 
 
 def _row(name, gib, source, note, part="board"):

@@ -15,10 +15,13 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tab
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_situation import (
     activation_tokens,
     algorithm,
+    data_parallel_mib,
     disabled,
+    draft_reserve,
     on,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import argument_number
 
 GIB_MIB = 1024.0
 
@@ -72,15 +75,14 @@ def _of_0_5_3(situation, board_mib):
     mode = str(situation.arguments.get("disaggregation-mode")) if counts_phases else ""
     if mode != "prefill" and not (counts_phases and disabled(situation, "decode")):
         reserved += batch * tables.DECODE_GRAPH_MIB_PER_REQUEST
-    if on(situation, "enable-dp-attention") and mode != "prefill":
-        groups = int(situation.arguments.get("attn-dp-size") or situation.arguments.get("dp-size") or 1)
-        large = tables.DP_ATTENTION_LARGE_MIB if batch > tables.DP_ATTENTION_LARGE_BATCH else 0.0
-        reserved += batch * groups * (tables.DP_ATTENTION_MIB + large)
+    if mode != "prefill":
+        reserved += data_parallel_mib(situation)
     if mode != "decode":
         reserved += reserve.prefill_graph_gib(situation) * GIB_MIB
     if board_mib > tables.DEFAULT_FLOOR_ABOVE_MIB:
         reserved = max(reserved, tables.DEFAULT_FLOOR_MIB)
-    reserved += _speculation_mib(situation)
+    # Up to 0.5.13 the engine keeps room for the draft model here; later it charges the draft to the pool.
+    reserved += (draft_reserve(situation) or (0.0,))[0] * GIB_MIB
     deepep = situation.arguments.get("moe-a2a-backend") == "deepep" and not disabled(situation, "decode")
     if counts_phases and deepep and mode != "prefill":
         reserved += 2 * GIB_MIB
@@ -91,23 +93,10 @@ def _tokens(situation):
     arguments = situation.arguments
     if version_at_least(situation.engine_version, "0.5.15") and arguments.get("disaggregation-mode") == "decode":
         requests = situation.max_running_requests or situation.decode_batch or 1
-        return max(requests * int(arguments.get("speculative-num-draft-tokens") or 1), 2048)
+        return max(requests * argument_number(arguments, "speculative-num-draft-tokens", 1), 2048)
     if situation.chunk_tokens and situation.chunk_tokens < 0:
-        return max(int(arguments.get("max-prefill-tokens") or 16384), 2048)
+        return max(argument_number(arguments, "max-prefill-tokens", tables.MOST_PREFILL_TOKENS), 2048)
     return max(activation_tokens(situation), 2048)
-
-
-def _speculation_mib(situation):
-    """Up to 0.5.13 the engine keeps room for the draft model here; later it charges the draft to the pool."""
-    name = algorithm(situation)
-    if not name or name == "NGRAM" or situation.engine_version is None:
-        return 0.0
-    for one in tables.SPECULATION:
-        if version_at_least(situation.engine_version, one.since) and not version_at_least(
-            situation.engine_version, one.until
-        ):
-            return (one.standalone_gib if name == "STANDALONE" else one.gib) * GIB_MIB
-    return 0.0
 
 
 def _of_vision(situation):

@@ -62,7 +62,8 @@ def rows(base, chosen, result):
         row = {"name": "pool", "gib": result.pool_gib, "source": base.cell_source, "note": note, "part": "static"}
         found.append(row)
         if result.state_gib:
-            note = f"{number(result.state_slots)} slots of {base.cell.state.slot_bytes:,} bytes: {base.cell.state.rule}"
+            state = base.cell.state
+            note = f"{number(result.state_slots)} slots of {state.slot_bytes:,} bytes: {state.rule.source}"
             found.append(dict(row, name="request states", gib=result.state_gib, note=note))
     found += [row.as_dict() for row in chosen.rows]
     learned = chosen.needed_gib - sum(row.gib for row in chosen.rows)
@@ -107,6 +108,8 @@ def reason(inp, result):
     """Return the choice in one sentence."""
     if result.feasible is None and result.fraction is None:
         return "Not enough is known for a plan; missing: {}.".format(", ".join(result.missing) or "nothing")
+    if result.fraction is None and result.reserve_needed_gib is None:
+        return result.refusal
     if result.fraction is None:
         needed = result.reserve_needed_gib
         return f"No fraction holds {number(inp.target_tokens or 0)} tokens and keeps {needed:.2f} GiB in reserve."
@@ -127,7 +130,8 @@ def reason(inp, result):
 def explanation(inp, base, chosen, result):
     """Return a few sentences that tell what was decided and why."""
     if not base.complete:
-        text = "The plan is not complete. Missing: {}.".format(", ".join(result.missing))
+        missing = "The plan is not complete. Missing: {}.".format(", ".join(result.missing)) if result.missing else ""
+        text = " ".join(one for one in (result.refusal, missing) if one)
         if base.cell is None:
             text += " The cell is not known: {}.".format(base.cell_note.rstrip("."))
         else:
@@ -254,12 +258,19 @@ def refuse_target(inp, base, chosen, result):
         f"{target} tokens do not fit: weights and pool take {static:.2f} GiB and {chosen.needed_gib:.2f} GiB are needed"
         f" outside them, of {base.before.gib:.2f} GiB free before load (band {band_gib:.2f} GiB)"
     )
-    if result.tokens_that_fit:
-        return "{}; what fits is {}.".format(text, paste({"target_tokens": result.tokens_that_fit}))
-    advised = [lever_text(one) for one in result.levers if not one["automatic"]]
-    return "{}; no target fits, {}.".format(
-        text, "what would buy room: " + "; ".join(advised) if advised else "take a smaller model or more GPUs"
+    text += "".join(
+        f"; the server {name} of this host will take {gib:.2f} GiB of the same memory"
+        for name, gib in (base.free.claims if base.free else ())
     )
+    advised = [one for one in result.levers if not one["automatic"]]
+    if result.tokens_that_fit:
+        short = (inp.target_tokens or 0) - result.tokens_that_fit
+        told = [lever_text(one) + (", enough by itself" if one["tokens"] >= short else "") for one in advised]
+        levers = "; levers, smallest change first: " + "; ".join(told) if told else ""
+        return "{}{}; what fits is {}.".format(text, levers, paste({"target_tokens": result.tokens_that_fit}))
+    told = "; ".join(lever_text(one) for one in advised)
+    way = f"what would buy room: {told}" if told else "take a smaller model or more GPUs"
+    return f"{text}; no target fits, {way}."
 
 
 def refuse_fraction_short(inp, result, offer):
@@ -272,19 +283,13 @@ def refuse_fraction_short(inp, result, offer):
 
 
 def refuse_fraction_unsafe(chosen, result, offer):
+    """Less than is beyond doubt, or less than is needed by more than the band."""
     learned = chosen.learned_floor_gib or chosen.learned_extra_gib
     why = "an earlier death for want of memory showed that " if learned else ""
+    needed = chosen.certain_gib if result.reserve_gib < chosen.certain_gib - 1e-4 else chosen.needed_gib
     return (
         f"The declared fraction {fraction_text(result.fraction)} leaves {result.reserve_gib:.3f} GiB outside weights"
-        f" and pool, and {why}{chosen.certain_gib:.3f} GiB are needed; what works is {paste(offer)}."
-    )
-
-
-def refuse_fraction_dies(result, offer):
-    return (
-        f"The declared fraction {fraction_text(result.fraction)} is predicted to die for want of memory under load:"
-        f" {-result.predicted_least_free_gib:.2f} GiB are missing at the peak, with a band of"
-        f" {result.band_gib:.2f} GiB; what works is {paste(offer)}."
+        f" and pool, and {why}{needed:.3f} GiB are needed; what works is {paste(offer)}."
     )
 
 
@@ -338,6 +343,7 @@ def table(inp, base, chosen, result):
     )
     if result.feasible is False:
         lines += [_line("  lever", "", lever_text(one)) for one in result.levers]
+    lines += [_line("note", "", one) for one in result.notes]
     lines += [_line("upgrade", "", one) for one in result.upgrade]
     if result.missing:
         lines.append(_line("missing", "", ", ".join(result.missing)))

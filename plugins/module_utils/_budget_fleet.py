@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_explain as explain
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import newest, teaches
 
 BAR_COLUMNS = 50
 # A first guess of how long a start takes, until one was seen: 450 s were reported for 75 GiB a rank, 60 s for 3 GiB.
@@ -71,9 +72,13 @@ def outage_seconds(row):
         return 0, "no restart"
     if not row.get("serving"):
         return 0, "nothing serves now"
-    known = [one.get("load_seconds") for one in row.get("measurements") or () if one.get("load_seconds")]
-    if known:
-        return round(known[-1]), "as the last start"
+    # Another model, or the same one split another way, loads in another time.
+    keys = row["plan"].get("quantity_keys")
+    measured = newest(
+        row.get("measurements") or (), lambda one: one.get("load_seconds") and teaches(one, "weights", keys)
+    )
+    if measured is not None:
+        return round(measured["load_seconds"]), "as the last start"
     weights = next((one["gib"] for one in row["plan"]["rows"] if one["part"] == "static"), None)
     if weights is None:
         return None, "not known"
@@ -131,6 +136,7 @@ def lines(rows):
             result += ["  lever: " + explain.lever_text(one) for one in plan.get("levers") or ()]
         if plan.get("missing"):
             result.append("  not known yet: " + ", ".join(plan["missing"]))
+        result += ["  note: " + one for one in plan.get("notes") or ()]
         result += ["  upgrade: " + one for one in plan.get("upgrade") or ()]
         result += ["  not checked yet: " + one for one in row.get("unchecked") or ()]
     return result

@@ -10,12 +10,17 @@ import math
 from dataclasses import dataclass, field
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import argument_number
 
 GIB = 2**30
 
 
 class BadInput(ValueError):
     """An input that cannot be right. The text is one sentence that names the option and the way out."""
+
+
+class TooFewGpus(BadInput):
+    """The host has fewer GPUs than the arguments need."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,9 @@ class PlanInput:
     own_pids: tuple = ()
     running_gib: float = 0.0
     torch_version: str | None = None
+    board_warnings: tuple = ()
+    board_refusal: str | None = None
+    other_instances: tuple = ()
 
 
 @dataclass(frozen=True)
@@ -79,16 +87,14 @@ def whole_pages(tokens, page_size, up=False):
     return int(pages * page_size)
 
 
-def page_size_of(arguments):
-    """Return --page-size; 1 when it is not given (some attention backends force a larger one, not known here)."""
-    value = arguments.get("page-size")
-    return 1 if value is None else _kv.whole_number(value, "the server argument page-size")
+def page_tokens(inp):
+    """Return the tokens of a page: as stated, or what the attention backend or the layout forces."""
+    return _kv.page_tokens_of(inp.geometry, inp.arguments)
 
 
 def size(inp, name):
     """Return a size among the arguments, such as tp-size; 1 when it is not given."""
-    value = inp.arguments.get(name)
-    return 1 if value is None else _kv.whole_number(value, "the server argument " + name)
+    return argument_number(inp.arguments, name, 1)
 
 
 def model_ranks(inp):
@@ -124,7 +130,7 @@ def is_multimodal(inp):
 def local_gpus(inp):
     """Return the entries of C(gpus) that the server uses on this host, all of them when that cannot be told.
 
-    Raises BadInput when the host has fewer GPUs than the arguments need.
+    Raises TooFewGpus when the host has fewer GPUs than the arguments need.
     """
     if inp.device == "cpu" or not inp.gpus:
         return list(inp.gpus)
@@ -132,11 +138,11 @@ def local_gpus(inp):
     if not (_kv.is_on(inp.arguments.get("enable-dp-attention", False)) or inp.arguments.get("attn-dp-size")):
         replicas = size(inp, "dp-size")
     wanted = max(1, model_ranks(inp) * replicas // size(inp, "nnodes"))
-    first = _kv.whole_number(inp.arguments.get("base-gpu-id") or 0, "the server argument base-gpu-id", minimum=0)
+    first = argument_number(inp.arguments, "base-gpu-id", 0, minimum=0)
     step = size(inp, "gpu-id-step")
     last = first + (wanted - 1) * step
     if last >= len(inp.gpus):
-        raise BadInput(
+        raise TooFewGpus(
             f"Expected at least {last + 1} GPUs for tp-size x pp-size x dp-size = {model_ranks(inp) * replicas} in the"
             f" server arguments, found {len(inp.gpus)} in gpus:"
             " lower tp-size, or give the entries of all GPUs."

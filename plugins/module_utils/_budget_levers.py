@@ -95,7 +95,7 @@ def _running_requests(inp, base, chosen, target):
         return []
     dummy, less = _rows_with(replace(inp, max_running_requests=MODEST_RUNNING_REQUESTS), base, chosen, target)
     note = "fewer requests at a time; the others wait"
-    return [_lever(base, "max_running_requests", now, MODEST_RUNNING_REQUESTS, needed - less, False, note)]
+    return [_lever(base, "arguments: max-running-requests", now, MODEST_RUNNING_REQUESTS, needed - less, False, note)]
 
 
 def _context(inp, base, chosen, target):

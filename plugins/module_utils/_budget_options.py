@@ -6,27 +6,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_boards as boards
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_records as checked
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import (
     BadInput,
     PlanInput,
-    local_gpus,
     mib,
-    size,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import canonical_arguments, version_key
-from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu import GpuError
-from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_choice import (
-    VISIBLE,
-    WHERE,
-    refuse_unhealthy,
-    visible,
-)
 
 AUTO = "auto"
 WAY_OUT = checked.WAY_OUT
+# By the end of an option's name. Bytes of weights are those of all ranks, of a cell those of one token.
+LARGEST = (
+    ("weight_bytes", checked.Bounds("bytes", 0, 10**16)),
+    ("cell_bytes", checked.BYTES),
+    ("_tokens", checked.TOKENS),
+    ("_gib", checked.GIB),
+)
+LARGEST_COUNT = 10**9
 
 
 def argument_spec():
@@ -66,6 +64,7 @@ def argument_spec():
         "own_server_running": {"type": "bool"},
         "own_pids": {"type": "list", "elements": "int", "default": []},
         "running_gib": {"type": "float", "default": 0.0},
+        "other_instances": {"type": "list", "elements": "dict", "default": []},
         "keys": {"type": "dict", "no_log": False},
         "server": {"type": "dict"},
         "attempts": {"type": "list", "elements": "dict", "default": []},
@@ -88,6 +87,11 @@ def argument_spec():
 # ---------------------------------------------------------------------------
 
 
+def _most(name):
+    """Return the largest figure that an option can have: what is larger is a slip of the units."""
+    return next((bound.most for end, bound in LARGEST if name.endswith(end)), LARGEST_COUNT)
+
+
 def real(params, name, above=None, at_least=None):
     """Return a real number above or at least a bound, or None when the option is not given or auto."""
     value = params.get(name)
@@ -98,6 +102,8 @@ def real(params, name, above=None, at_least=None):
     value = float(checked.number(name, value, expected))
     if (above is not None and value <= above) or (at_least is not None and value < at_least):
         checked.refuse(name, expected, value)
+    if value > _most(name):
+        checked.refuse(name, f"a number up to {_most(name):,}", value)
     return value
 
 
@@ -110,6 +116,8 @@ def whole(params, name, at_least=1):
     count = checked.number(name, value, expected)
     if count != int(count) or count < at_least:
         checked.refuse(name, expected, value)
+    if count > _most(name):
+        checked.refuse(name, f"a whole number up to {_most(name):,}", value)
     return int(count)
 
 
@@ -197,12 +205,17 @@ def _device(params, arguments, gpus):
 def _version(value):
     if value in (None, ""):
         return None
-    version_key(value)
+    try:
+        version_key(value)
+    except ValueError:
+        checked.refuse("engine_version", "a version such as 0.5.23", value)
     return value
 
 
 # Figures of a geometry that the reserve uses beside those that the cell is made from.
 GEOMETRY_NUMBERS = (
+    "layers",
+    "kv_heads",
     "hidden_size",
     "attention_heads",
     "head_dim",
@@ -247,25 +260,11 @@ def _gpus(params):
     return tuple(params.get("gpus") or ())
 
 
-def _checked_boards(inp):
-    """Return a PlanInput with the boards that CUDA shows the server. Raises BadInput where these cannot be right."""
-    if inp.device == "cpu" or not inp.gpus:
-        return inp
-    try:
-        shown = replace(inp, gpus=visible(inp.gpus, inp.environment))
-        try:
-            refuse_unhealthy(local_gpus(shown))
-        except BadInput:
-            if len(shown.gpus) == len(inp.gpus):
-                raise
-            raise BadInput(
-                f"{VISIBLE} in {WHERE} names {len(shown.gpus)} of {len(inp.gpus)} GPUs, too few for tp-size"
-                f" {size(inp, 'tp-size')} x pp-size {size(inp, 'pp-size')} x dp-size {size(inp, 'dp-size')}: name more"
-                " GPUs there, or lower tp-size in the server arguments."
-            ) from None
-    except GpuError as error:
-        raise BadInput(str(error)) from None
-    return shown
+def _pids(params):
+    found = tuple(params.get("own_pids") or ())
+    if any(pid < 1 for pid in found):
+        checked.refuse("own_pids", "process numbers of at least 1", list(found))
+    return found
 
 
 def _own_server_running(params):
@@ -278,7 +277,9 @@ def _own_server_running(params):
 def plan_input(params):
     """Return the PlanInput of validated options. Raises BadInput or ValueError (one sentence that names the option)."""
     arguments = canonical_arguments(params.get("arguments") or {})
+    checked.check_arguments(arguments)
     merged = _merged(params, arguments)
+    whole(params, "max_attempts")
     gpus = _gpus(params)
     geometry = _geometry(params, "geometry")
     context_limit = whole(params, "max_context_tokens")
@@ -318,10 +319,11 @@ def plan_input(params):
         device=_device(params, arguments, gpus),
         keys=params.get("keys") or None,
         own_server_running=_own_server_running(params),
-        own_pids=tuple(params.get("own_pids") or ()),
+        own_pids=_pids(params),
         running_gib=real(params, "running_gib", at_least=0) or 0.0,
+        other_instances=boards.other_instances(params),
     )
-    return _checked_boards(inp)
+    return boards.chosen(inp)
 
 
 def _cell(params):

@@ -33,6 +33,39 @@ def number(name, value, expected):
     return value
 
 
+# Server arguments that are whole numbers of at least C(minimum), those that a plan counts with.
+WHOLE_ARGUMENTS = (
+    (1, ("tp-size", "pp-size", "dp-size", "ep-size", "nnodes", "gpu-id-step", "attn-cp-size", "attn-dp-size")),
+    (1, ("moe-dp-size", "moe-dense-tp-size", "dcp-size", "page-size", "max-total-tokens", "max-prefill-tokens")),
+    (1, ("cuda-graph-max-bs", "cuda-graph-max-bs-decode", "max-mamba-cache-size", "max-lora-rank")),
+    (1, ("max-loras-per-batch",)),
+    (0, ("base-gpu-id", "cpu-offload-gb", "hicache-size", "swa-prefix-tails", "ep-num-redundant-experts")),
+    (0, ("kt-num-gpu-experts", "speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")),
+)
+# And those that are numbers above 0.
+REAL_ARGUMENTS = ("swa-full-tokens-ratio", "mamba-full-memory-ratio", "hicache-ratio")
+LARGEST_ARGUMENT = 10**12
+
+
+def check_arguments(arguments):
+    """Raise BadInput for a server argument that cannot be right, also one that this model has no use for."""
+    for minimum, names in WHOLE_ARGUMENTS:
+        for name in names:
+            if arguments.get(name) is not None:
+                _argument(arguments, name, f"a whole number of at least {minimum}", minimum, int)
+    for name in REAL_ARGUMENTS:
+        if arguments.get(name) is not None:
+            _argument(arguments, name, "a number above 0", 0, float)
+
+
+def _argument(arguments, name, expected, least, kind):
+    value = arguments[name]
+    found = number(f"the server argument {name}", value, expected)
+    too_small = found < least or (kind is float and found == 0)
+    if too_small or found > LARGEST_ARGUMENT or (kind is int and found != int(found)):
+        refuse(f"the server argument {name}", expected, value)
+
+
 @dataclass(frozen=True)
 class Bounds:
     """What a figure can be: from C(least) to C(most), both included unless C(between)."""

@@ -24,13 +24,15 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_situation 
     READY,
     TABLE,
     activation_tokens,
-    algorithm,
+    data_parallel_mib,
     disabled,
+    draft_reserve,
     on,
     row,
     running_requests,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import argument_number
 
 UNCHARGED = "uncharged rows of the pool"
 
@@ -85,7 +87,9 @@ def _prefill_graphs(situation):
         return []
     note = tables.PREFILL_GRAPH_SOURCE
     if situation.geometry.get("attention") == "mla":
-        return [row("prefill graphs", gib, TABLE, note, READY, least_gib=tables.PREFILL_GRAPH_MLA_LEAST_GIB)]
+        least = tables.PREFILL_GRAPH_MLA_LEAST_GIB
+        note = f"{gib:g} GiB with latents by sglang 0.5.10-0.5.23 memory defaults; {least:g} to {gib:g} GiB are assumed"
+        return [row("prefill graphs", gib, ASSUMED, note, READY, least_gib=least)]
     most = gib * tables.PREFILL_GRAPH_MOST_MIB_PER_SIZE / tables.PREFILL_GRAPH_MIB_PER_SIZE
     least = gib * tables.PREFILL_GRAPH_LEAST_SHARE
     return [row("prefill graphs", most, TABLE, note, READY, certain_gib=gib, grows="chunk", least_gib=least)]
@@ -93,24 +97,16 @@ def _prefill_graphs(situation):
 
 def _request_table(situation):
     requests = running_requests(situation)
-    draft = situation.arguments.get("speculative-num-draft-tokens")
-    size_bytes = _kv.request_table_bytes(requests, situation.context_tokens, situation.engine_version, draft or 0)
+    draft = argument_number(situation.arguments, "speculative-num-draft-tokens", 0, minimum=0)
+    size_bytes = _kv.request_table_bytes(requests, situation.context_tokens, situation.engine_version, draft)
     note = f"{requests:,} requests x {situation.context_tokens:,} tokens x 4 bytes"
     return [row("request table", size_bytes / GIB, TABLE, note, READY, grows="context")]
 
 
 def _draft(situation):
     """Before 0.5.14 draft weights and the draft's pool lie outside the fraction."""
-    name = algorithm(situation)
-    if not name or name == "NGRAM" or situation.engine_version is None:
-        return []
-    found = [
-        one
-        for one in tables.SPECULATION
-        if version_at_least(situation.engine_version, one.since)
-        and not version_at_least(situation.engine_version, one.until)
-    ]
-    if not found:
+    kept = draft_reserve(situation)
+    if kept is None:
         return []
     pool_gib = situation.pool_tokens * (situation.cell.outside_bytes if situation.cell else 0) / GIB
     if situation.draft_gib and pool_gib:
@@ -120,9 +116,8 @@ def _draft(situation):
             row("draft weights", situation.draft_gib, TABLE, why, READY),
             row("draft pool", pool_gib, TABLE, f"{tokens}, {why}", READY, grows="pool"),
         ]
-    gib = found[0].standalone_gib if name == "STANDALONE" else found[0].gib
-    note = f"draft weights and pool lie outside the fraction before 0.5.14: {found[0].source}"
-    return [row("draft model", max(gib, situation.draft_gib + pool_gib), TABLE, note, READY, grows="pool")]
+    note = f"draft weights and pool lie outside the fraction before 0.5.14: {kept[1]}"
+    return [row("draft model", max(kept[0], situation.draft_gib + pool_gib), TABLE, note, READY, grows="pool")]
 
 
 def _wider_rows(situation):
@@ -141,15 +136,23 @@ def _extras(situation):
         value = situation.arguments.get(extra.argument)
         switched_on = on(situation, extra.argument) if extra.value is None else str(value) == extra.value
         if switched_on and version_at_least(situation.engine_version, extra.since):
-            found.append(row(extra.argument, extra.gib, TABLE, extra.source, READY))
-    if on(situation, "enable-dp-attention"):
-        groups = int(situation.arguments.get("attn-dp-size") or situation.arguments.get("dp-size") or 1)
-        mib = tables.DP_ATTENTION_MIB
-        if situation.decode_batch > tables.DP_ATTENTION_LARGE_BATCH:
-            mib += tables.DP_ATTENTION_LARGE_MIB
-        gib = situation.decode_batch * groups * mib / tables.MIB_PER_GIB
+            found.append(row(extra.argument, _extra_gib(situation, extra), TABLE, extra.source, READY))
+    mib = data_parallel_mib(situation)
+    if mib:
+        gib = mib / tables.MIB_PER_GIB
         found.append(row("data-parallel attention", gib, TABLE, tables.DP_ATTENTION_SOURCE, READY, grows="batch"))
-    return found
+    return [one for one in found if one.gib > 0]
+
+
+def _extra_gib(situation, extra):
+    """Return what an extra takes: as its variable of the environment says, else by default. -1 and less mean none."""
+    stated = None if extra.variable is None else situation.environment.get(extra.variable)
+    if stated in (None, ""):
+        return extra.gib
+    text = str(stated).strip()
+    if text.startswith("-") and text[1:].isdigit():
+        return 0.0
+    return float(_kv.whole_number(stated, f"the variable {extra.variable} in the environment", minimum=0))
 
 
 def _margin(situation):

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import LayoutError, argument_number
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_draft import algorithm_of
 
 GIB = float(2**30)
@@ -45,6 +46,7 @@ class Situation:
     unified: bool = False  # boards that use the memory of the machine
     data_parallel: int = 1
     state_requests: int | None = None  # requests that the state slots of a linear-attention model admit
+    environment: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,16 @@ def declared_decode_batch(arguments):
     """Return the largest batch of the decode graphs that the user declared, or None."""
     for name in ("cuda-graph-max-bs-decode", "cuda-graph-max-bs"):
         if arguments.get(name) is not None:
-            return _kv.whole_number(arguments[name], "the server argument " + name)
+            return argument_number(arguments, name)
     for name in ("cuda-graph-bs-decode", "cuda-graph-bs"):
         sizes = arguments.get(name)
-        if isinstance(sizes, (list, tuple)) and sizes:
+        if isinstance(sizes, str):
+            sizes = sizes.replace(",", " ").split()  # as it is written on a command line
+        elif sizes is not None and not isinstance(sizes, (list, tuple)):
+            sizes = [sizes]
+        if sizes is not None:
+            if not sizes:
+                raise LayoutError(f"Expected sizes of graphs for the server argument {name}, found none: take it out.")
             return max(_kv.whole_number(one, "the server argument " + name) for one in sizes)
     return None
 
@@ -116,12 +124,35 @@ def algorithm(situation):
     return algorithm_of(situation.arguments) or ""
 
 
+def draft_reserve(situation):
+    """Return (GiB that the engine itself keeps for a draft outside the fraction, source), or None where it keeps none.
+
+    So it is before 0.5.14; with a version that is not known the draft is inside.
+    """
+    name, version = algorithm(situation), situation.engine_version
+    if not name or name == "NGRAM" or version is None:
+        return None
+    for one in tables.SPECULATION:
+        if version_at_least(version, one.since) and not version_at_least(version, one.until):
+            return (one.standalone_gib if name == "STANDALONE" else one.gib), one.source
+    return None
+
+
+def data_parallel_mib(situation):
+    """Return the MiB that the engine reckons with for data-parallel attention, 0 without it."""
+    if not on(situation, "enable-dp-attention"):
+        return 0.0
+    arguments, batch = situation.arguments, situation.decode_batch
+    groups = argument_number(arguments, "attn-dp-size", argument_number(arguments, "dp-size", 1))
+    large = tables.DP_ATTENTION_LARGE_MIB if batch > tables.DP_ATTENTION_LARGE_BATCH else 0.0
+    return batch * groups * (tables.DP_ATTENTION_MIB + large)
+
+
 def activation_tokens(situation):
     """Return the tokens of one prefill step: the chunk, or --max-prefill-tokens when chunking is off (-1)."""
     if situation.chunk_tokens and situation.chunk_tokens > 0:
         return situation.chunk_tokens
-    declared = situation.arguments.get("max-prefill-tokens")
-    limit = 16384 if declared is None else _kv.whole_number(declared, "the server argument max-prefill-tokens")
+    limit = argument_number(situation.arguments, "max-prefill-tokens", tables.MOST_PREFILL_TOKENS)
     return max(limit, situation.context_tokens)  # one prompt is never split then
 
 

@@ -165,6 +165,7 @@ def situation_of(inp, base, target_tokens, chunk_tokens, decode_batch, most=0.99
         unified=known.is_unified(inp),
         data_parallel=shared.data_parallel,
         state_requests=state_requests,
+        environment=inp.environment,
     )
 
 
@@ -290,14 +291,17 @@ def bounded(base, candidate, tokens):
 
 
 def choose_candidate(inp, options):
-    """Return the first candidate that works; for an explicit fraction, one in whose interval it lies, if any."""
+    """Return the first candidate that works.
+
+    For an explicit fraction, the first whose reserve it keeps, but none beyond the first that works: with a target, the
+    levers are moved as far as the target needs it and no further, only to rescue a fraction.
+    """
+    works = next((index for index, one in enumerate(options) if one.works), len(options) - 1)
     if inp.fraction is None:
-        return next((one for one in options if one.works), options[-1])
+        return options[works]
+    reach = options[: works + 1] if inp.target_tokens else options
     steps = inp.fraction * STEPS
-    inside = next(
-        (one for one in options if one.works and one.low_steps - 1e-6 <= steps <= one.high_steps + 1e-6), None
-    )
-    return inside or next((one for one in options if steps <= one.high_steps + 1e-6), options[-1])
+    return next((one for one in reach if steps <= one.high_steps + 1e-6), reach[-1])
 
 
 def choose_fraction(inp, base, candidate):

@@ -208,22 +208,34 @@ SPECULATION = (
     SpeculationReserve("0.0", "0.5.10", 2.0, 6.0, "sglang 0.5.3-0.5.9 memory defaults"),
     SpeculationReserve("0.5.10", "0.5.14", 4.0, 6.0, "sglang 0.5.10-0.5.13 memory defaults"),
 )
+MOST_PREFILL_TOKENS = 16384  # max-prefill-tokens, sglang 0.3.6-0.5.23
 SPECULATIVE_MAX_RUNNING_REQUESTS = 48  # sglang 0.4.9+: default with a speculative algorithm
 
 
 @dataclass(frozen=True)
 class Extra:
-    """An argument that takes memory outside the static part. C(value): the value that switches it on (None: a flag)."""
+    """An argument that takes memory outside the static part. C(value): the value that switches it on (None: a flag).
+
+    C(variable): the variable of the environment that states another size in GiB.
+    """
 
     argument: str
     value: str | None
     gib: float
     since: str
     source: str
+    variable: str | None = None
 
 
 EXTRAS = (
-    Extra("enable-symm-mem", None, 4.0, "0.5.9", "SGLANG_SYMM_MEM_PREALLOC_GB_SIZE is 4, sglang 0.5.9+"),
+    Extra(
+        "enable-symm-mem",
+        None,
+        4.0,
+        "0.5.9",
+        "allocated with the graphs: SGLANG_SYMM_MEM_PREALLOC_GB_SIZE, 4 by default, sglang 0.5.9-0.5.23 memory_hook.py",
+        "SGLANG_SYMM_MEM_PREALLOC_GB_SIZE",
+    ),
     Extra("moe-a2a-backend", "deepep", 2.0, "0.5.15", "sglang 0.5.15+ memory defaults"),
 )
 # Data-parallel attention: MiB for each request of the largest batch and each group, and more above 300 requests.

@@ -24,11 +24,14 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs imp
     is_unified,
     model_ranks,
     newest,
-    page_size_of,
+    page_tokens,
     teaches,
     whole_pages,
 )
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_notes import is_gguf, lora_row
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import argument_number
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_draft import algorithm_of
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_tables import MODEL_DTYPES
 
 FROM_POOL = "from the pool of an earlier start-up"
@@ -39,12 +42,14 @@ PRINTED_ERROR_GIB = 0.02  # figures of the log have two decimals, and a rank mor
 @dataclass(frozen=True)
 class Used:
     """What is gone when the pool is sized. C(total) is the sum of C(rows); C(draft_gib): draft weights that lie outside
-    the fraction (before 0.5.14); C(peak_gib): the most during the load, None when it is not known."""
+    the fraction (before 0.5.14); C(peak_gib): the most during the load, None when it is not known; C(notes): what the
+    reader has to know of the weights."""
 
     total: Figure
     rows: tuple
     draft_gib: float = 0.0
     peak_gib: float | None = None
+    notes: tuple = ()
 
 
 def _sum(rows, **more):
@@ -101,18 +106,36 @@ def used_after_load(inp, before, cell, keys):
     """Return the Used of this configuration, or None when nothing tells it. C(cell): the Cell, or None."""
     given = _given(inp, before)
     if given is not None:
-        return _with_multimodal(inp, _sum((given,), draft_gib=_draft_outside_gib(inp, None)))
+        return _with_taken(inp, _sum((given,), draft_gib=_draft_outside_gib(inp, None)))
     measured = newest(
-        inp.measurements, lambda one: teaches(one, "weights", keys) and _measured(inp, one, cell, keys) is not None
+        inp.measurements,
+        lambda one: (
+            teaches(one, "weights", keys)
+            and not _draft_was_elsewhere(inp, one)
+            and _measured(inp, one, cell, keys) is not None
+        ),
     )
     computed = _computed(inp)
     if measured is not None:
         figure = _measured(inp, measured, cell, keys)
         peak = computed.peak_gib if computed else None
         used = _sum((figure,), draft_gib=_draft_outside_gib(inp, computed), peak_gib=peak)
-        # What the pool left over has the reservation in it already.
-        return used if figure.note == FROM_POOL else _with_multimodal(inp, used)
+        # What the pool left over has the reservation and the buffers in it already.
+        return used if figure.note == FROM_POOL else _with_taken(inp, used)
     return computed
+
+
+def _draft_was_elsewhere(inp, measured):
+    """Return whether a start-up had its draft weights on the other side of the fraction: 0.5.14 moved them inside.
+
+    The keys tell it by the version in them; an older record without keys tells it by its own version.
+    """
+    version = measured.get("engine_version")
+    if version is None or algorithm_of(inp.arguments) in (None, "NGRAM"):
+        return False
+    return version_at_least(version, tables.DRAFT_INSIDE_SINCE) != version_at_least(
+        inp.engine_version, tables.DRAFT_INSIDE_SINCE
+    )
 
 
 def _given(inp, before):
@@ -169,7 +192,7 @@ def _measured(inp, measured, cell, keys):
 
 def _at_cap(inp, measured, cell):
     cap = measured.get("cap_tokens")
-    page = page_size_of(inp.arguments) if cell is None else cell.page_tokens
+    page = page_tokens(inp) if cell is None else cell.page_tokens
     return bool(cap) and measured["pool_tokens"] >= whole_pages(int(cap), page)
 
 
@@ -192,7 +215,7 @@ def _pool_gib(measured, cell, keys):
 def _computed(inp):
     """The Used from the files of the model: by the table of its tensors, else from its bytes alone; None without."""
     if inp.weight_table:
-        return _by_table(inp)
+        return None if is_gguf(inp.arguments) else _by_table(inp)
     if inp.weight_bytes is None or (draft_by_path(inp) and inp.draft_weight_bytes is None):
         return None
     return _by_bytes(inp)
@@ -222,24 +245,23 @@ def _by_table(inp):
     weights = Figure(
         found["weights_gib"] + row.gib, found["error_gib"] + row.error_gib, found["source"], note, "weights"
     )
-    return _with_draft(inp, [weights], draft, how, found["peak_gib"])
+    return _with_draft(inp, [weights], draft, how, found["peak_gib"], tuple(found["notes"]))
 
 
-def _with_draft(inp, rows, draft_gib, note, peak_gib=None):
+def _with_draft(inp, rows, draft_gib, note, peak_gib=None, notes=()):
     """Draft weights count inside the fraction from 0.5.14 on, and are taken from the headroom before."""
     outside = draft_gib
     if draft_gib and version_at_least(inp.engine_version, tables.DRAFT_INSIDE_SINCE):
         error = draft_gib * tables.WEIGHTS_ERROR_SHARE
         rows = rows + [Figure(draft_gib, error, "table", note, "draft weights")]
         outside = 0.0
-    return _with_multimodal(inp, _sum(rows, draft_gib=outside, peak_gib=peak_gib))
+    return _with_taken(inp, _sum(rows, draft_gib=outside, peak_gib=peak_gib, notes=notes))
 
 
-def _with_multimodal(inp, used):
-    row = multimodal_row(inp)
-    if row is None:
-        return used
-    return replace(_sum(used.rows + (row,)), draft_gib=used.draft_gib, peak_gib=used.peak_gib)
+def _with_taken(inp, used):
+    """Add what is taken after the load and before the pool is sized."""
+    rows = tuple(row for row in (lora_row(inp), multimodal_row(inp)) if row is not None)
+    return replace(used, total=_sum(used.rows + rows).total, rows=used.rows + rows)
 
 
 def _cast_factor(inp):
@@ -255,10 +277,14 @@ def _by_bytes(inp):
     """Weights from the bytes of the checkpoint, split over the ranks, as if nothing were replicated."""
     ranks = model_ranks(inp)
     weights = inp.weight_bytes * _cast_factor(inp) / ranks / GIB
+    # srt/utils/offloader.py: so much of every rank's parameters stays in host memory.
+    moved = min(weights, argument_number(inp.arguments, "cpu-offload-gb", 0, minimum=0))
+    weights -= moved
     row = excess_row(inp, inp.engine_version)
     extra = load_extra(inp)
     error = max(weights * tables.WEIGHTS_ERROR_SHARE, tables.WEIGHTS_ERROR_LEAST_GIB) + row.error_gib + extra.error_gib
     share = "checkpoint bytes" if ranks == 1 else f"checkpoint bytes / {ranks} ranks, replicated layers not counted"
+    share += f", less {moved:.2f} GiB by cpu-offload-gb" if moved else ""
     note = f"{share}, and {extra.gib + row.gib:.2f} GiB with and after the load"
     figure = Figure(weights + extra.gib + row.gib, error, "assumed", note, "weights")
     draft = _draft_by_bytes_gib(inp) if draft_by_path(inp) else 0.0

@@ -163,14 +163,16 @@ def _held(entry):
 def order_warning(gpus, environment):
     """Return a sentence where an index means another board to CUDA than to nvidia-smi, or None.
 
-    CUDA counts boards of different kinds by speed unless it is told to count them by bus, as nvidia-smi does.
+    CUDA counts boards of different kinds by speed unless it is told to count them by bus, as nvidia-smi does. The unit
+    of the role sglang_server tells it so; only the environment that the user declares can undo that. C(gpus): all of
+    the host, also those that CUDA does not show the server.
     """
-    by_bus = str(environment.get(ORDER) or "").strip().upper() == "PCI_BUS_ID"
+    order = str(environment.get(ORDER) or "PCI_BUS_ID").strip()
     stated = str(environment.get(VISIBLE) or "")
     by_uuid = bool(stated) and all(not name.strip().isdigit() for name in stated.split(","))
-    if by_bus or by_uuid or not unlike(gpus):
+    if order.upper() == "PCI_BUS_ID" or by_uuid or not unlike(gpus):
         return None
     return (
-        f"This host has GPUs of different kinds, which CUDA counts by speed and nvidia-smi by bus: set {ORDER} to"
-        f" PCI_BUS_ID in {WHERE}, or name the GPUs by UUID in {VISIBLE} there."
+        f"This host has GPUs of different kinds, which CUDA counts by speed with {ORDER} {order} and nvidia-smi by bus:"
+        f" take {ORDER} out of {WHERE}, or name the GPUs by UUID in {VISIBLE} there."
     )

@@ -12,8 +12,8 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import can
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import (
     LayoutError,
     UnknownLayout,
+    argument_number,
     optional_field,
-    whole_number,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_tables import (
     LAYOUT_ARGUMENTS,
@@ -25,8 +25,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_tables import 
 def page_tokens_of(geometry, arguments):
     """Return the page size in tokens: as given, or what the attention backend or the layout forces."""
     arguments = canonical_arguments(arguments)
-    stated = arguments.get("page-size")
-    page = 1 if stated is None else whole_number(stated, "the server argument page-size")
+    page = argument_number(arguments, "page-size", 1)
     if isinstance(geometry, dict) and geometry.get("index_head_dim"):
         page = SPARSE_PAGE_TOKENS * optional_field(geometry, "index_kpool", 1)
     for row in PAGE_RULES:

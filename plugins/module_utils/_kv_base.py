@@ -57,9 +57,10 @@ def is_on(value):
     return bool(value)
 
 
-def _size(arguments, name, default=1):
+def argument_number(arguments, name, default=None, minimum=1):
+    """Return the whole number that the server argument C(name) states, C(default) where it is not there."""
     value = arguments.get(name)
-    return default if value is None else whole_number(value, "the server argument " + name)
+    return default if value is None else whole_number(value, "the server argument " + name, minimum)
 
 
 # The largest figures that a model may have, the same in a file and in a geometry that is stated by hand: what is larger
@@ -126,10 +127,10 @@ class Ranks:
 def ranks(arguments, engine_version=None):
     """Return the Ranks that C(arguments) (any spelling) give. Raises LayoutError when the sizes do not divide."""
     arguments = canonical_arguments(arguments)
-    tp = _size(arguments, "tp-size")
-    dp = _size(arguments, "dp-size")
-    context_parallel = _size(arguments, "attn-cp-size")
-    attention_dp = _size(arguments, "attn-dp-size")
+    tp = argument_number(arguments, "tp-size", 1)
+    dp = argument_number(arguments, "dp-size", 1)
+    context_parallel = argument_number(arguments, "attn-cp-size", 1)
+    attention_dp = argument_number(arguments, "attn-dp-size", 1)
     attention_replicas = attention_dp
     if is_on(arguments.get("enable-dp-attention", False)) and attention_dp == 1:
         # Before 0.4.3 the heads were divided by the whole tp size even so (srt/model_executor/model_runner.py).
@@ -141,7 +142,7 @@ def ranks(arguments, engine_version=None):
             " attn-cp-size),"
             f" found tp-size {tp}: change one of them in the server arguments."
         )
-    return Ranks(tp // divisor, _size(arguments, "pp-size"), max(dp, attention_dp), attention_replicas)
+    return Ranks(tp // divisor, argument_number(arguments, "pp-size", 1), max(dp, attention_dp), attention_replicas)
 
 
 def layers_of_largest_stage(layers, stages):
@@ -165,8 +166,8 @@ def stage_ranges(layers, stages, engine_version=None, partition=None):
         sizes = [whole_number(one, "SGLANG_PP_LAYER_PARTITION in the environment") for one in str(partition).split(",")]
         if len(sizes) != stages or sum(sizes) != layers:
             raise LayoutError(
-                f"Expected {stages} numbers that add up to {layers} in SGLANG_PP_LAYER_PARTITION, found {partition!r}:"
-                " correct it in the environment of the server."
+                f"Expected SGLANG_PP_LAYER_PARTITION to name {stages} sizes that add up to {layers} layers, found"
+                f" {str(partition)[:60]!r}: correct it in the environment of the server."
             )
     else:
         base, rest = divmod(layers, stages)

@@ -17,9 +17,9 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import ver
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import (
     LayoutError,
     UnknownLayout,
+    argument_number,
     field_of,
     is_on,
-    whole_number,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_pool import whole
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_rows import part
@@ -133,10 +133,9 @@ def _ratios(geometry, stage):
 
 
 def _requests(plan, speculative):
-    stated = plan.arguments.get("max-running-requests")
-    if stated is None:
-        return draft.running_requests(plan.arguments, plan.shared.pools) if speculative else None
-    return max(1, whole_number(stated, "the server argument max-running-requests") // plan.shared.pools)
+    if plan.arguments.get("max-running-requests") is None and not speculative:
+        return None
+    return draft.running_requests(plan.arguments, plan.shared.pools)
 
 
 def _window_cap(plan, requests, notes):
@@ -148,9 +147,7 @@ def _window_cap(plan, requests, notes):
     )
     if cap is None:
         return None
-    tails = plan.arguments.get("swa-prefix-tails")
-    if tails is None:
-        tails = 0 if is_on(plan.arguments.get("disable-radix-cache")) else 4 * requests
-    tails = whole_number(tails, "the server argument swa-prefix-tails", minimum=0)
+    default = 0 if is_on(plan.arguments.get("disable-radix-cache")) else 4 * requests
+    tails = argument_number(plan.arguments, "swa-prefix-tails", default, minimum=0)
     cap += tails * (field_of(plan.geometry, "window_tokens") + PAGE_TOKENS)
     return -(-cap // PAGE_TOKENS) * PAGE_TOKENS

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import (
     UnknownLayout,
+    argument_number,
     geometry_number,
     is_on,
     kv_heads_per_rank,
-    whole_number,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_tables import (
     BUILT_IN_DRAFTS,
@@ -115,13 +115,8 @@ def speculation_numbers(geometry, arguments, engine_version):
     algorithm = algorithm_of(arguments)
     if algorithm is None:
         return 0, 0, 0
-
-    def given(name):
-        value = arguments.get(name)
-        return None if value is None else whole_number(value, "the server argument " + name, minimum=0)
-
-    steps, topk = given("speculative-num-steps"), given("speculative-eagle-topk")
-    tokens = given("speculative-num-draft-tokens")
+    names = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
+    steps, topk, tokens = (argument_number(arguments, name, minimum=0) for name in names)
     if algorithm in ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE"):
         if steps is None and topk is None and tokens is None:
             row = _default_row(geometry.get("architecture"), algorithm, engine_version)
@@ -177,9 +172,7 @@ def enlarged_tokens(geometry, arguments, engine_version, replicas):
 
 def running_requests(arguments, replicas):
     """Return max-running-requests per data-parallel rank as speculation sees it."""
-    value = arguments.get("max-running-requests")
-    number = DEFAULT_REQUESTS if value is None else whole_number(value, "the server argument max-running-requests")
-    return max(1, number // replicas)
+    return max(1, argument_number(arguments, "max-running-requests", DEFAULT_REQUESTS) // replicas)
 
 
 def own_cell_bytes(geometry, attention_tp, element_bytes):

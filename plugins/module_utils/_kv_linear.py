@@ -17,9 +17,9 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import ver
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import (
     LayoutError,
     UnknownLayout,
+    argument_number,
     geometry_number,
     is_on,
-    whole_number,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_draft import (
     algorithm_of,
@@ -31,6 +31,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_tables import 
     EXTRA_BUFFER_SINCE,
     STATE_RATIO,
     STATE_RULES,
+    StateRule,
 )
 
 _DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -44,14 +45,10 @@ class State:
     layers: int
     slots: int | None
     ratio: float
-    padding_slots: int
     draft_tokens: int
     scratch_requests: int  # requests that speculation keeps copies for, before the slots cap them
     slots_per_request: int
-    joint: bool
-    scratch_first: bool
-    share_with_drafts: bool
-    rule: str
+    rule: StateRule
 
 
 def _dtype_bytes(name, what):
@@ -126,26 +123,23 @@ def state_of(geometry, arguments, engine_version, shared, ranges, environment, n
         layers=layers,
         slots=_slots(arguments, engine_version, rule, shared.pools, slot),
         ratio=_ratio(arguments),
-        padding_slots=rule.padding,
         draft_tokens=drafts,
         scratch_requests=running_requests(arguments, shared.pools) if drafts else 0,
         slots_per_request=_slots_per_request(geometry, arguments, engine_version, drafts),
-        joint=rule.joint,
-        scratch_first=rule.scratch_first,
-        share_with_drafts=rule.share_with_drafts,
-        rule=rule.source,
+        rule=rule,
     )
 
 
 def _slots(arguments, engine_version, rule, pools, slot_bytes):
     """Return the number of slots when it is given, else None."""
-    stated, requests = arguments.get("max-mamba-cache-size"), arguments.get("max-running-requests")
+    stated = argument_number(arguments, "max-mamba-cache-size")
+    requests = argument_number(arguments, "max-running-requests")
     radix_off = is_on(arguments.get("disable-radix-cache"))
     if stated is not None and (radix_off or not rule.radix_only):
-        return max(1, whole_number(stated, "the server argument max-mamba-cache-size") // pools)
+        return max(1, stated // pools)
     if radix_off or not slot_bytes:
         if requests is not None:
-            return max(1, whole_number(requests, "the server argument max-running-requests") // pools)
+            return max(1, requests // pools)
         if not version_at_least(engine_version, "0.5.9"):
             return max(1, 512 // pools)
     return None
@@ -203,26 +197,26 @@ def charge(state, rest_bytes):
     size, drafts, rest = state.slot_bytes, state.draft_tokens, rest_bytes
     per_request = state.slots_per_request
     scratch = 0
-    if drafts and state.scratch_first:
+    if drafts and state.rule.scratch_first:
         scratch = size * state.scratch_requests * drafts
         rest -= scratch
     share = rest * state.ratio / (1 + state.ratio)
     slots = state.slots
     if slots is None:
-        if drafts and state.share_with_drafts:
+        if drafts and state.rule.share_with_drafts:
             slots = int(share // size // (1 + drafts))
-        elif drafts and state.joint:
-            first = size * (1 + drafts) if state.padding_slots else 0
+        elif drafts and state.rule.joint:
+            first = size * (1 + drafts) if state.rule.padding else 0
             slots = int((share - first) // (size * (1 + drafts / per_request)))
         else:
-            slots = int((share - size * state.padding_slots) // size)
+            slots = int((share - size * state.rule.padding) // size)
     slots = max(slots, 0)
-    if drafts and state.joint:
+    if drafts and state.rule.joint:
         requests = min(state.scratch_requests, slots // per_request)
-        scratch = size * (requests + state.padding_slots) * drafts
+        scratch = size * (requests + state.rule.padding) * drafts
         rest -= scratch
-    taken = (slots + state.padding_slots) * size
-    if drafts and state.share_with_drafts:
+    taken = (slots + state.rule.padding) * size
+    if drafts and state.rule.share_with_drafts:
         scratch = slots * size * drafts
         rest -= scratch
     return Charge(slots, taken, scratch, int(rest - taken), slots // per_request)
@@ -237,11 +231,11 @@ def rest_for_left(state, left_bytes):
     if state.slots is not None:
         known = charge(state, 0)
         return left_bytes + known.state_bytes + known.scratch_bytes
-    scratch = size * state.scratch_requests * drafts if drafts and state.scratch_first else 0
-    each, first = size, size * state.padding_slots
-    if drafts and state.share_with_drafts:
+    scratch = size * state.scratch_requests * drafts if drafts and state.rule.scratch_first else 0
+    each, first = size, size * state.rule.padding
+    if drafts and state.rule.share_with_drafts:
         each = size * (1 + drafts)
-    elif drafts and state.joint:
+    elif drafts and state.rule.joint:
         each, first = size * (1 + drafts / state.slots_per_request), first * (1 + drafts)
     one_request = (each * state.slots_per_request + first) * (1 + state.ratio) / state.ratio
     return max(math.ceil(left_bytes * (1 + state.ratio)), math.ceil(one_request)) + scratch + 1

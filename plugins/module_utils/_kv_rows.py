@@ -189,12 +189,9 @@ def _raw_rows(request):
     names = ("prefill", "decode")
     chosen = [request.arguments.get(f"{family}-{name}-backend") for name in names for family in ("dsa", "nsa")]
     stated = [str(one) for one in chosen if one is not None]
-    if "trtllm" in stated:
-        return True
-    if stated.count("tilelang") == 2:
-        return any(row.backend == "tilelang" for row in RAW_SPARSE_BACKENDS) and version_at_least(
-            request.engine_version, RAW_SPARSE_BACKENDS[-1].since
-        )
+    for row in RAW_SPARSE_BACKENDS:
+        if stated.count(row.backend) >= row.phases and version_at_least(request.engine_version, row.since):
+            return True
     if len(stated) == 2:
         return False
     capability = capability_of(request.gpu_capability)

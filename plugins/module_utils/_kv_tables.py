@@ -86,9 +86,13 @@ FP8_BY_ARCHITECTURE = (
 
 @dataclass(frozen=True)
 class RawSparseBackend:
-    """A backend of sparse attention that keeps fp8 latent rows without scales."""
+    """A backend of sparse attention that keeps fp8 latent rows without scales.
+
+    C(phases): prefill and decode that have to name it, of the two.
+    """
 
     backend: str
+    phases: int
     since: str
     source: str
 
@@ -96,9 +100,9 @@ class RawSparseBackend:
 _WIDTH_SOURCE = "calculate_mla_kv_cache_dim"
 RAW_SPARSE_BACKENDS = (
     RawSparseBackend(
-        "trtllm", "0.5.9", f"sglang 0.5.9 srt/model_executor/model_runner_kv_cache_mixin.py {_WIDTH_SOURCE}"
+        "trtllm", 1, "0.5.9", f"sglang 0.5.9 srt/model_executor/model_runner_kv_cache_mixin.py {_WIDTH_SOURCE}"
     ),
-    RawSparseBackend("tilelang", "0.5.23", f"sglang 0.5.23 srt/mem_cache/kv_cache_configurator.py {_WIDTH_SOURCE}"),
+    RawSparseBackend("tilelang", 2, "0.5.23", f"sglang 0.5.23 srt/mem_cache/kv_cache_configurator.py {_WIDTH_SOURCE}"),
 )
 # From here on trtllm is what a sparse-attention model with an fp8 cache gets on Blackwell (srt/server_args.py 0.5.10).
 SPARSE_TRTLLM_SINCE = "0.5.10"

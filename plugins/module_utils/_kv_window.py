@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._families import W
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import (
     LayoutError,
     UnknownLayout,
+    argument_number,
     field_of,
     is_on,
     whole_number,
@@ -52,12 +53,17 @@ class TwoStep:
     denominator: float
 
 
+def _family_of(geometry):
+    """Return the row of WINDOW_FAMILIES of this architecture, or None."""
+    architecture = geometry.get("architecture")
+    return next((row for row in WINDOW_FAMILIES if architecture in row.architectures), None)
+
+
 def pools_apart(geometry, arguments, engine_version, notes):
     """Return whether the window layers have a pool of their own in this version with these arguments."""
     if "w" not in str(geometry.get("layer_pattern") or ""):
         return False
-    architecture = geometry.get("architecture")
-    family = next((row for row in WINDOW_FAMILIES if architecture in row.architectures), None)
+    architecture, family = geometry.get("architecture"), _family_of(geometry)
     if is_on(arguments.get("disable-hybrid-swa-memory")):
         notes.append("disable-hybrid-swa-memory keeps full rows for the window layers")
         return False
@@ -84,8 +90,7 @@ def ratio_of(geometry, arguments):
     """Return the window tokens per pool token."""
     value = arguments.get("swa-full-tokens-ratio")
     if value is None:
-        architecture = geometry.get("architecture")
-        family = next((row for row in WINDOW_FAMILIES if architecture in row.architectures), None)
+        family = _family_of(geometry)
         return family.ratio if family else 0.8
     try:
         number = float(value)
@@ -116,7 +121,7 @@ def fixed_tokens(geometry, arguments, engine_version, page_tokens, replicas, env
     So it is with the radix cache off and max-running-requests given (0.5.14 and later): what every request may hold at
     once, and two chunks on their way.
     """
-    requests = arguments.get("max-running-requests")
+    requests = argument_number(arguments, "max-running-requests")
     if (
         requests is None
         or geometry.get("window_tokens") is None
@@ -141,11 +146,9 @@ def fixed_tokens(geometry, arguments, engine_version, page_tokens, replicas, env
     drafts = draft_tokens(geometry, arguments, engine_version) or 1
     trailing = window + max(1, interval) * drafts + page_tokens
     per_request = trailing + alloc_tokens(geometry, arguments, engine_version, page_tokens)
-    number = max(1, whole_number(requests, "the server argument max-running-requests") // replicas)
+    number = max(1, requests // replicas)
     if decode:
-        extra = whole_number(
-            arguments.get("disaggregation-decode-extra-slots") or 0, "disaggregation-decode-extra-slots", 0
-        )
+        extra = argument_number(arguments, "disaggregation-decode-extra-slots", 0, minimum=0)
         cap = per_request * number + (window + page_tokens) * extra
     else:
         chunks = 1 if is_on(arguments.get("disable-overlap-schedule")) else 2

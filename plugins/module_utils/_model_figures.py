@@ -102,23 +102,38 @@ def _number(text, name, where, minimum=1):
     return value
 
 
-def _expert_figures(text, where, experts, intermediate_size):
-    """Return {experts_per_token, moe_intermediate_size}: None for a model without experts, or where not stated.
+# DBRX states its feed-forward layers in a block: our spelling -> that of ffn_config (srt/models/dbrx.py).
+_FEED_FORWARD_BLOCK = {
+    "ffn_hidden_size": "ffn_hidden_size",
+    "moe_num_experts": "moe_num_experts",
+    "moe_top_k": "moe_top_k",
+}
 
-    Where a list states a figure for every layer, the largest counts: memory is held for the largest layer. Mixtral,
-    gpt-oss, MiniMax-M2, Llama 4 and others name the inner width of their experts intermediate_size.
+
+def _feed_forward(text, where):
+    """Return intermediate_size, experts, experts_per_token and moe_intermediate_size, each None where not stated.
+
+    Where a list states a figure for every layer (Gemma 3n, Hunyuan), or for text and for images (ERNIE 4.5 VL), the
+    largest counts: memory is held for the largest layer. Mixtral, gpt-oss, MiniMax-M2, Llama 4 and others name the
+    inner width of their experts intermediate_size.
     """
-    figures = {"experts_per_token": None, "moe_intermediate_size": None}
-    if not experts:
-        return figures
-    for name in figures:
-        spelling, value = stated(text, name)
-        if isinstance(value, list) and value and all(is_integer(one) for one in value):
-            text = dict(text, **{spelling: max(value)})
-        figures[name] = _number(text, name, where)
-    if figures["moe_intermediate_size"] is None:
-        figures["moe_intermediate_size"] = intermediate_size
+    block = text.get("ffn_config")
+    if isinstance(block, dict):
+        text = {**text, **{ours: block[theirs] for ours, theirs in _FEED_FORWARD_BLOCK.items() if theirs in block}}
+    figures = {name: _largest(text, name, where, 0) for name in ("intermediate_size", "experts")}
+    for name in ("experts_per_token", "moe_intermediate_size"):
+        figures[name] = _largest(text, name, where, 1) if figures["experts"] else None
+    if figures["experts"] and figures["moe_intermediate_size"] is None:
+        figures["moe_intermediate_size"] = figures["intermediate_size"]
     return figures
+
+
+def _largest(text, name, where, minimum):
+    """Return the number, or the largest of a list of whole numbers."""
+    spelling, value = stated(text, name)
+    if isinstance(value, list) and value and all(is_integer(one) for one in value):
+        text = {spelling: max(value)}
+    return _number(text, name, where, minimum)
 
 
 def shown(value):
@@ -132,8 +147,7 @@ def figures_of(config, text, where, family, defaults, notes):
     C(family): what was read of the layers (_model_family.Family). Its fields are added; what it knows better counts.
     """
     attention, extra = family.attention, dict(family.fields)
-    figures = {name: _number(text, name, where, minimum=0) for name in ("vocab_size", "intermediate_size", "experts")}
-    figures.update(_expert_figures(text, where, figures["experts"], figures["intermediate_size"]))
+    figures = {"vocab_size": _number(text, "vocab_size", where, minimum=0), **_feed_forward(text, where)}
     figures["nextn_layers"] = _number(text, "nextn_layers", where, minimum=0)
     pattern = extra.get("layer_pattern")
     layers = len(pattern) if pattern else _number(text, "layers", where)
@@ -246,6 +260,8 @@ _NO_GROUPS = (
     "baichuan",
     "gpt_bigcode",
     "falcon",
+    "persimmon",
+    "qwen",
 )
 
 

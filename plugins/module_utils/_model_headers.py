@@ -15,6 +15,7 @@ import math
 import os
 import struct
 from dataclasses import dataclass
+from operator import itemgetter, sub
 
 MAX_HEADER_BYTES = 100 * 1000 * 1000  # the limit of the safetensors format itself
 MAX_JSON_BYTES = 64 * 1024 * 1024  # config.json and the shard index are a few MB at most
@@ -54,7 +55,7 @@ class WeightsError(ValueError):
 
 @dataclass(frozen=True)
 class Header:
-    """What one safetensors file says of itself. C(tensors): name -> (dtype, bytes, shape or None)."""
+    """What one safetensors file says of itself. C(tensors): name -> form, (dtype, bytes, shape or None)."""
 
     tensors: dict
     tensor_bytes: int
@@ -151,30 +152,58 @@ def header_of_bytes(content, what):
 def parse_header(text, what):
     """Return the Header that the JSON C(text) states. C(what) names the file in messages. Pure."""
     data = loads_object(text, "the header of " + what)
-    tensors = {}
-    spans = []
-    sizes = {}  # shapes that were checked, most tensors of a model share a few
-    for name, entry in data.items():
-        if name == "__metadata__":
-            continue
-        begin, end, dtype, shape = _tensor_entry(name, entry, what, sizes)
-        tensors[name] = (dtype, end - begin, shape)
-        spans.append((begin, end))
-    spans.sort()
-    reached = 0
-    for begin, end in spans:
+    data.pop("__metadata__", None)
+    try:
+        begins, ends, forms = _columns(data, what)
+    except (AttributeError, KeyError, TypeError, ValueError):  # something is odd: which tensor, and may it be so
+        begins, ends, forms = zip(*(_entry(name, entry, what) for name, entry in data.items()))
+    reached = _joined(begins, ends, what)
+    size_bytes = len(text) if text.isascii() else len(text.encode("utf-8"))
+    return Header(dict(zip(data, forms)), reached, 8 + size_bytes + reached)
+
+
+def _columns(data, what):
+    """Return (begins, ends, forms) of all tensors at once: a model has up to some hundred thousand in a dozen forms.
+
+    Raises an error of any text for whatever is not written as usual, _entry says then what it is.
+    """
+    if not data:
+        return (), (), ()
+    entries = data.values()
+    offsets = list(map(itemgetter("data_offsets"), entries))
+    if set(map(len, offsets)) != {2}:
+        raise ValueError(what)
+    begins, ends = zip(*offsets)
+    if not set(map(type, begins)) | set(map(type, ends)) <= {int}:  # true and 8.0 are equal to whole numbers
+        raise ValueError(what)
+    if min(begins) < 0 or max(ends) > MAX_TENSOR_FILE_BYTES:
+        raise ValueError(what)
+    shapes = map(tuple, map(itemgetter("shape"), entries))
+    forms = list(zip(map(itemgetter("dtype"), entries), map(sub, ends, begins), shapes))
+    different = {}
+    forms = list(map(different.setdefault, forms, forms))  # equal ones become the same
+    for dtype, size_bytes, shape in different:
+        if not isinstance(dtype, str) or size_bytes < 0:
+            raise ValueError(what)
+        _shape("", list(shape), dtype, size_bytes, what)
+    return begins, ends, forms
+
+
+def _joined(begins, ends, what):
+    """Return where the last tensor ends. Raises WeightsError when they overlap or leave holes."""
+    if begins[1:] != ends[:-1]:  # mostly they are written in their order
+        begins, ends = zip(*sorted(zip(begins, ends)))
+    for begin, reached in zip(begins, (0, *ends)):
         if begin != reached:
             raise WeightsError(
                 f"The tensors in the header of {what} overlap or leave holes (one begins at byte {begin}, the one"
                 f" before ends at {reached}): fetch it again."
             )
-        reached = end
-    size_bytes = len(text) if text.isascii() else len(text.encode("utf-8"))
-    return Header(tensors, reached, 8 + size_bytes + reached)
+    return ends[-1] if ends else 0
 
 
-def _tensor_entry(name, entry, what, sizes):
-    """Return (begin, end, dtype, shape) of one tensor. Bytes come from the offsets, which the shape must not deny."""
+def _entry(name, entry, what):
+    """Return (begin, end, form) of one tensor. Bytes come from the offsets, which the shape must not deny."""
     offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
     if (
         not isinstance(offsets, list)
@@ -190,13 +219,7 @@ def _tensor_entry(name, entry, what, sizes):
     if not isinstance(dtype, str):
         dtype = "unknown"
     shape = entry.get("shape")
-    try:
-        key = None if shape is None else (dtype, end - begin, tuple(shape))
-        if key is not None and key not in sizes:
-            sizes[key] = _shape(name, shape, dtype, end - begin, what)
-        return begin, end, dtype, sizes.get(key)
-    except TypeError:
-        raise WeightsError(_bad_shape(name, what, "its shape is no list of sizes")) from None
+    return begin, end, (dtype, end - begin, None if shape is None else _shape(name, shape, dtype, end - begin, what))
 
 
 def _shape(name, shape, dtype, size_bytes, what):

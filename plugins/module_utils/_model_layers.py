@@ -251,7 +251,7 @@ def _kda_lists(text, where):
         full = [one for one in full if not is_integer(one) or one - first < count]
         if from_ids(full, count, "f", "s", "full_attn_layers", place, first) != letters:
             raise ModelError(f"Expected every layer either in kda_layers or in full_attn_layers of {place}.")
-    return letters, used
+    return letters, used | {"layer_types"}  # transformers 5 writes the kinds once more; the engine reads the lists
 
 
 def _layer_group(text, where):

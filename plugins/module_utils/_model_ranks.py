@@ -9,7 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv import model_dtype
-from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import is_on, ranks, whole_number
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import (
+    LayoutError,
+    argument_number,
+    is_on,
+    ranks,
+    stage_ranges,
+)
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_dtype import capability_of
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_table import is_tower
 
@@ -56,30 +62,25 @@ class Layout:
     device: str
 
 
-def _size(arguments, name, default, minimum=1):
-    value = arguments.get(name)
-    return default if value is None else whole_number(value, "the server argument " + name, minimum)
-
-
 def layout_of(table, geometry, arguments, environment, engine_version, capability, device):
     """Return the Layout. Raises SplitError, or LayoutError of _kv_base for sizes that cannot be."""
     geometry = geometry or {}
     shared = ranks(arguments, engine_version)
-    tp = _size(arguments, "tp-size", 1)
-    ep = _size(arguments, "ep-size", 1)
-    moe_dp = _size(arguments, "moe-dp-size", 1)
+    tp = argument_number(arguments, "tp-size", 1)
+    ep = argument_number(arguments, "ep-size", 1)
+    moe_dp = argument_number(arguments, "moe-dp-size", 1)
     backend = str(arguments.get("moe-a2a-backend") or "").lower()
     layers = _layers(table)
     return Layout(
         tp=tp,
         attention_tp=shared.attention_tp,
         stages=shared.stages,
-        bounds=_bounds(layers, shared.stages, environment),
+        bounds=_bounds(layers, shared.stages, environment, engine_version),
         kv_heads=geometry.get("kv_heads"),
         window_rows=_window_rows(geometry),
         heads=geometry.get("attention_heads"),
         head_tp=shared.attention_tp if is_on(arguments.get("enable-dp-lm-head", False)) else tp,
-        dense_tp=_size(arguments, "moe-dense-tp-size", tp),
+        dense_tp=argument_number(arguments, "moe-dense-tp-size", tp),
         expert_ways=_expert_ways(arguments, tp / moe_dp, geometry.get("experts")),
         expert_tp=max(1, tp // (ep * moe_dp)),
         shared_whole=backend in WHOLE_SHARED_BACKENDS or is_on(arguments.get("enable-deepep-moe", False)),
@@ -104,8 +105,9 @@ def _expert_ways(arguments, ranks_of_experts, experts):
     """Return by what the experts' bytes are divided: copies of experts make it less, experts in host memory more."""
     if not experts:
         return ranks_of_experts
-    spare = _size(arguments, "ep-num-redundant-experts", 0, 0)
-    here = _size(arguments, "kt-num-gpu-experts", experts, 0)  # KTransformers: the others are computed by the CPU
+    spare = argument_number(arguments, "ep-num-redundant-experts", 0, 0)
+    # KTransformers: the experts that are not on the GPU are computed by the CPU.
+    here = argument_number(arguments, "kt-num-gpu-experts", experts, 0)
     return ranks_of_experts * experts / max(here + spare, 1)
 
 
@@ -120,22 +122,12 @@ def _layers(table):
     return max(lasts, default=-1) + 1
 
 
-def _bounds(layers, stages, environment):
-    """Return the first layer of each stage, and the end: the last stages hold the rest (distributed/utils.py)."""
-    if stages == 1:
-        return (0, layers)
-    text = str(environment.get("SGLANG_PP_LAYER_PARTITION") or "")
-    if text:
-        sizes = [int(one) for one in text.split(",") if one.strip().isdecimal()]
-        if len(sizes) != stages or sum(sizes) != layers:
-            raise SplitError(
-                f"Expected SGLANG_PP_LAYER_PARTITION to name {stages} sizes that add up to {layers} layers, found"
-                f" {text[:60]!r}: correct it in the environment of the server."
-            )
-    else:
-        rest = layers % stages
-        sizes = [layers // stages + (index >= stages - rest) for index in range(stages)]
-    bounds = [0]
-    for size in sizes:
-        bounds.append(bounds[-1] + size)
-    return tuple(bounds)
+def _bounds(layers, stages, environment, engine_version):
+    """Return the first layer of each stage, and the end. A table without layers has none on any stage."""
+    if not layers:
+        return (0,) * (stages + 1)
+    try:
+        ranges = stage_ranges(layers, stages, engine_version, environment.get("SGLANG_PP_LAYER_PARTITION"))
+    except LayoutError as error:
+        raise SplitError(str(error)) from None
+    return (0, *(end for _first, end in ranges))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _model_load as load
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _model_parts as parts
-from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import canonical_arguments
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import canonical_arguments, version_at_least
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import whole_number
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_draft import algorithm_of
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_ranks import SplitError, layout_of
@@ -45,6 +45,7 @@ class _Sum:
     units: dict = field(default_factory=dict)
     parts: dict = field(default_factory=dict)
     whole: float = 0.0  # of parts that every rank holds
+    repacked: float = 0.0  # of tensors that the load writes anew
 
     def add(self, unit, part, ways, size_bytes):
         self.units[unit] = self.units.get(unit, 0.0) + size_bytes
@@ -100,16 +101,32 @@ def weights_of(
     )
     notes += [told] if told else []
     error = max(ERROR_LEAST_GIB, weights * (ERROR_SHARE if online is None else ONLINE_ERROR_SHARE))
+    left = _left_behind(stages[worst], layout, engine_version, notes)
+    error += left * load.REPACKED.error / load.REPACKED.share
     return {
-        "weights_gib": weights - moved,
+        "weights_gib": weights - moved + left,
         "draft_gib": None if draft is None else draft / GIB,
-        "peak_gib": peak - moved,
+        # What may be left behind is no reason to refuse a load.
+        "peak_gib": max(peak, weights) - moved,
         "error_gib": error + _unknown(stages[worst], layout, notes) / GIB,
         "parts": _told(stages[worst], created),
         "source": "table",
         "note": _note(layout, stages[worst]),
         "notes": notes,
     }
+
+
+def _left_behind(total, layout, engine_version, notes):
+    """Return the GiB of packed weights that count as used although nobody needs them any more, in the middle."""
+    if not total.repacked or layout.device == "cpu" or version_at_least(engine_version, load.REPACKED.until):
+        return 0.0
+    left = total.repacked * load.REPACKED.share / GIB
+    total.parts[("packed weights left behind", load.REPACKED.source, layout.tp)] = left * GIB
+    notes.append(
+        f"before {load.REPACKED.until} up to {total.repacked / GIB:.2f} GiB of packed weights stay in memory after the"
+        " load: the first start tells how much, and the band is as wide until then"
+    )
+    return left
 
 
 def _reserved(total, layout):
@@ -165,6 +182,8 @@ def _add_row(total, row, part, layers, layout, online):
     all_layers = layers_of(row) or 1
     size *= factor / all_layers
     # Experts, and what parts.FUSED joins, are one tensor a layer, all others one for each in the file.
+    if load.is_repacked(row):
+        total.repacked += size * len(layers)
     copies = 1 if part.division == parts.EXPERTS else max(1, round(row["tensors"] / all_layers))
     name = parts.unit_of(row["name"])
     absorbed = load.absorbed_bytes(row) / all_layers / layout.attention_tp / 2

@@ -137,9 +137,10 @@ _SHORT_CONV = (StateKey("hidden", ("hidden_size",)), StateKey("kernel", ("conv_L
 
 
 def _short_conv(text, where, used):
-    """A convolution over the hidden state and nothing else."""
+    """A convolution over the hidden state and nothing else. C(block_*) are sizes and starts of the feed forward."""
     one = _read(text, _SHORT_CONV, where, used)
-    used.update(("conv_bias", "conv_dim", "conv_dim_out", "conv_use_xavier_init", "block_use_swiglu"))
+    used.update(("conv_bias", "conv_dim", "conv_dim_out", "conv_use_xavier_init"))
+    used.update(key for key in text if key.startswith("block_"))
     return _state("mamba2", one["hidden"], 1, 0, 0, 0, one["kernel"])
 
 

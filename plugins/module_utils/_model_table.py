@@ -11,6 +11,7 @@ weights over ranks, and they are small enough to travel as facts.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_headers import is_integer
@@ -37,6 +38,20 @@ def kind_of(name):
     """Return (name with * for every number, the numbers as text)."""
     parts = _NUMBER.split(name)
     return ".*".join(parts[::2]), parts[1::2]
+
+
+_EXPERT = re.compile(r"experts\.[0-9]{1,6}(?=\.|$)", re.MULTILINE)
+
+
+def alike(tensors):
+    """Return ((name, form), how many) for C(tensors), name -> form: those that differ in their expert only as one.
+
+    All names at once: a model of experts has hundreds of thousands, and they are all but a few of its tensors.
+    """
+    names = _EXPERT.sub("experts.0", "\n".join(tensors)).split("\n")
+    if len(names) != len(tensors):  # a name with a line break, which no model has
+        names = tensors
+    return Counter(zip(names, tensors.values())).items()
 
 
 def place_of_layer(kind):
@@ -67,8 +82,11 @@ class Table:
         self.rows = {}
         self._kinds = {}  # kind -> (place of the layer's number, draft whatever its number, tower)
 
-    def add(self, name, dtype, size_bytes, shape, tied=False):
-        """Add one tensor and return whether it belongs to a built-in draft. C(tied): a head that is not loaded."""
+    def add(self, name, dtype, size_bytes, shape, tied=False, tensors=1):
+        """Add C(tensors) of C(size_bytes) in all and return whether they belong to a built-in draft.
+
+        C(tied): a head that is not loaded. C(shape): of each.
+        """
         kind, numbers = kind_of(name)
         traits = self._kinds.get(kind)
         if traits is None:
@@ -85,7 +103,7 @@ class Table:
             if len(self.rows) >= MAX_ROWS:
                 key = (OTHERS, dtype, None, draft, tied)
             row = self.rows.setdefault(key, Row())
-        row.tensors += 1
+        row.tensors += tensors
         row.size_bytes += size_bytes
         if layer is not None:
             row.layers.add(layer)

@@ -47,7 +47,7 @@ options:
         as free.
       - E(CUDA_VISIBLE_DEVICES) in O(environment) chooses among them, by index or UUID, in its own order. A GPU that is
         not healthy is refused where it would be used, and so are GPUs whose free memory differs so much that SGLang
-        ends the start. GPUs of different kinds are a warning.
+        ends the start, and too few of them. Each is RV(refusal) and no failure. GPUs of different kinds are a warning.
     type: list
     elements: dict
     default: []
@@ -161,7 +161,8 @@ options:
     default: promise
   mem_fraction_static:
     description:
-      - A number is never moved, only judged. With V(auto), it is chosen.
+      - A number is never moved, only judged, with the settings that the plan would take for the target with V(auto).
+      - With V(auto), it is chosen.
     type: raw
   chunked_prefill_size:
     description:
@@ -217,6 +218,13 @@ options:
         is once the server was stopped. With GPUs it says nothing; there C(memory_own_mib) of O(gpus) does.
     type: float
     default: 0.0
+  other_instances:
+    description:
+      - Other servers of this host that are planned and may not run yet, each with C(instance) (its name) and C(boards)
+        (RV(boards) of its plan). What they do not hold yet counts as taken.
+    type: list
+    elements: dict
+    default: []
   keys:
     description:
       - Keys of the present configuration by quantity (C(weights), C(cell), C(activation)). Not given, they are
@@ -540,6 +548,20 @@ missing:
   returned: success
   type: list
   elements: str
+notes:
+  description:
+    - What has to be known beside the rows, one sentence each, such as arguments whose memory cannot be counted before a
+      first start.
+  returned: success
+  type: list
+  elements: str
+boards:
+  description:
+    - What this server takes of each of its GPUs at the peak of the load, C(gib), and how much of it it does not hold
+      yet, C(more_gib), with C(index) and C(uuid). For O(other_instances) of another plan.
+  returned: success
+  type: list
+  elements: dict
 table:
   description: The plan as aligned lines.
   returned: success

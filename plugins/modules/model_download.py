@@ -24,20 +24,10 @@ options:
     description: A commit hash or a tag. A branch such as V(main) is refused, because its content changes.
     type: str
     required: true
-  endpoint:
-    description: The hub, or a mirror that answers like it.
-    type: str
-    default: https://huggingface.co
   dest:
     description: The folder of this revision.
     type: path
     required: true
-  token:
-    description: The access token. It is sent to O(endpoint) only, not to hosts that it redirects to.
-    type: str
-  token_file:
-    description: A file on the host that holds the access token. Not read when O(token) is given.
-    type: path
   include:
     description: Shell patterns of the files to load.
     type: list
@@ -56,14 +46,6 @@ options:
     description: How often a transfer is tried that brings nothing. One that brings something is always taken up again.
     type: int
     default: 5
-  timeout_seconds:
-    description: Seconds without a byte after which a connection counts as broken.
-    type: int
-    default: 30
-  validate_certs:
-    description: Whether the hub's certificate is checked.
-    type: bool
-    default: true
   progress_file:
     description:
       - A file in which the module notes how far it is. The action plugin of this module gives it and shows the
@@ -73,6 +55,7 @@ extends_documentation_fragment:
   - gpufleet.sglang.attributes
   - gpufleet.sglang.attributes.linux
   - gpufleet.sglang.attributes.action
+  - gpufleet.sglang.hub
 attributes:
   action:
     support: full
@@ -140,9 +123,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.urls import open_url
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _hub, _hub_fetch
+from ansible_collections.gpufleet.sglang.plugins.module_utils._hub_options import HUB_ARGUMENTS, opener_of, source_of
 from ansible_collections.gpufleet.sglang.plugins.module_utils._note import Note
 
 
@@ -187,34 +170,8 @@ class Download:
         self.dest = params["dest"].rstrip("/")
         self.partial = self.dest + ".partial"
         self.patterns = _hub.patterns_of(params["include"], params["exclude"])
-        source = _hub_fetch.Source(params["endpoint"], params["repo"], params["revision"], self.token())
-        self.fetcher = _hub_fetch.Fetcher(source, self.open, sleep, tries=params["tries"])
+        self.fetcher = _hub_fetch.Fetcher(source_of(params), opener_of(params), sleep, tries=params["tries"])
         self.actions: list[str] = []
-
-    def token(self) -> str | None:
-        if self.params["token"]:
-            return self.params["token"]
-        if not self.params["token_file"]:
-            return None
-        text = read_text(self.params["token_file"])
-        if not (text or "").strip():
-            raise _hub.HubError(
-                "The token file {} is not on the host or is empty: correct sglang_model_token_file.".format(
-                    self.params["token_file"]
-                )
-            )
-        return text.strip()
-
-    def open(self, url: str, headers: dict[str, str]):
-        return open_url(
-            url,
-            headers=headers,
-            timeout=self.params["timeout_seconds"],
-            follow_redirects="none",
-            validate_certs=self.params["validate_certs"],
-            http_agent="gpufleet.sglang",
-            decompress=False,
-        )
 
     def run(self) -> dict:
         manifest = _hub.read_manifest(read_text(os.path.join(self.dest, _hub.MANIFEST_NAME)))
@@ -358,17 +315,13 @@ def main() -> None:
         argument_spec={
             "repo": {"type": "str", "required": True},
             "revision": {"type": "str", "required": True},
-            "endpoint": {"type": "str", "default": "https://huggingface.co"},
             "dest": {"type": "path", "required": True},
-            "token": {"type": "str", "no_log": True},
-            "token_file": {"type": "path", "no_log": False},
             "include": {"type": "list", "elements": "str", "default": ["*"]},
             "exclude": {"type": "list", "elements": "str", "default": []},
             "workers": {"type": "int", "default": 4},
             "tries": {"type": "int", "default": 5},
-            "timeout_seconds": {"type": "int", "default": 30},
-            "validate_certs": {"type": "bool", "default": True},
             "progress_file": {"type": "path"},
+            **HUB_ARGUMENTS,
         },
         supports_check_mode=True,
     )

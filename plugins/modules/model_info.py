@@ -23,6 +23,13 @@ extends_documentation_fragment:
   - gpufleet.sglang.attributes
   - gpufleet.sglang.attributes.info_module
   - gpufleet.sglang.attributes.linux
+  - gpufleet.sglang.attributes.action
+  - gpufleet.sglang.hub
+attributes:
+  action:
+    support: full
+    details:
+      - Hosts that ask a hub from the controller share the answer, so that a fleet asks once for each model.
 options:
   path:
     description:
@@ -36,28 +43,15 @@ options:
     description: A commit hash, a tag or a branch. Nothing is loaded, so a branch is not refused; see RV(commit).
     type: str
     default: main
-  endpoint:
-    description: The hub, or a mirror that answers like it.
-    type: str
-    default: https://huggingface.co
-  token:
-    description: The access token. It is sent to O(endpoint) only, not to hosts that it redirects to.
-    type: str
-  token_file:
-    description: A file, where the module runs, that holds the access token. Not read when O(token) is given.
-    type: path
   tries:
     description: How often a request to the hub is tried.
     type: int
     default: 3
-  timeout_seconds:
-    description: Seconds without a byte after which a connection counts as broken.
-    type: int
-    default: 30
-  validate_certs:
-    description: Whether the hub's certificate is checked.
-    type: bool
-    default: true
+  cache_dir:
+    description:
+      - A folder in which the answer of the hub is kept for other hosts of the same run. The action plugin of this
+        module gives it where the module runs on the controller.
+    type: path
   config_overrides:
     description:
       - Keys that replace those of C(config.json) before it is read, as the server argument C(json-model-override-args)
@@ -433,55 +427,31 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.urls import open_url
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._hub import HubError
-from ansible_collections.gpufleet.sglang.plugins.module_utils._hub_fetch import Source
 from ansible_collections.gpufleet.sglang.plugins.module_utils._hub_headers import Hub
+from ansible_collections.gpufleet.sglang.plugins.module_utils._hub_once import answered_once
+from ansible_collections.gpufleet.sglang.plugins.module_utils._hub_options import HUB_ARGUMENTS, opener_of, source_of
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_read import read_folder, read_model
 
-
-def token_of(params):
-    """Return the access token or None."""
-    if params["token"] or not params["token_file"]:
-        return params["token"] or None
-    try:
-        with open(params["token_file"], encoding="utf-8") as handle:
-            text = handle.read().strip()
-    except OSError:
-        text = ""
-    if not text:
-        raise HubError(
-            "The token file {} is not there or is empty: correct sglang_model_token_file.".format(params["token_file"])
-        )
-    return text
+# What an answer of the hub depends on.
+QUESTION = ("repo", "revision", "endpoint", "config_overrides", "require_geometry")
 
 
-def hub_of(params, sleep=time.sleep):
-    """Return the model's revision on the hub as a source of headers."""
-
-    def ask(url, headers):
-        return open_url(
-            url,
-            headers=headers,
-            timeout=params["timeout_seconds"],
-            follow_redirects="none",
-            validate_certs=params["validate_certs"],
-            http_agent="gpufleet.sglang",
-            decompress=False,
-        )
-
-    source = Source(params["endpoint"], params["repo"], params["revision"], token_of(params))
-    return Hub(source, ask, sleep, params["tries"])
+def read_hub(params, sleep=time.sleep):
+    """Return the facts of the model's revision on the hub."""
+    hub = Hub(source_of(params), opener_of(params), sleep, params["tries"])
+    place = f"{params['repo']} on {params['endpoint']}"
+    return read_model(hub, place, params["config_overrides"], params["require_geometry"])
 
 
 def read(params):
     """Return the facts of the model, from the folder where it exists, else from the hub."""
-    path, repo = params["path"], params["repo"]
-    rest = (params["config_overrides"], params["require_geometry"])
-    if repo and not (path and os.path.isdir(path)):
-        return read_model(hub_of(params), f"{repo} on {params['endpoint']}", *rest)
-    return read_folder(path, *rest)
+    path = params["path"]
+    if params["repo"] and not (path and os.path.isdir(path)):
+        question = [params[name] for name in QUESTION] + [bool(params["token"] or params["token_file"])]
+        return answered_once(params["cache_dir"], question, lambda: read_hub(params))
+    return read_folder(path, params["config_overrides"], params["require_geometry"])
 
 
 def main():
@@ -490,14 +460,11 @@ def main():
             "path": {"type": "path"},
             "repo": {"type": "str"},
             "revision": {"type": "str", "default": "main"},
-            "endpoint": {"type": "str", "default": "https://huggingface.co"},
-            "token": {"type": "str", "no_log": True},
-            "token_file": {"type": "path", "no_log": False},
             "tries": {"type": "int", "default": 3},
-            "timeout_seconds": {"type": "int", "default": 30},
-            "validate_certs": {"type": "bool", "default": True},
+            "cache_dir": {"type": "path"},
             "config_overrides": {"type": "dict", "default": {}},
             "require_geometry": {"type": "bool", "default": True},
+            **HUB_ARGUMENTS,
         },
         required_one_of=[("path", "repo")],
         supports_check_mode=True,

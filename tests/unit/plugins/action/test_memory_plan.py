@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from ansible_collections.gpufleet.sglang.plugins.action.memory_plan import ActionModule, plan_of
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_records as records
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_options import argument_spec
 from ansible_collections.gpufleet.sglang.plugins.modules import memory_plan as documentation
 
@@ -170,55 +172,123 @@ def test_auto_is_the_same_as_nothing(option, value):
 
 
 NAN, INFINITE = float("nan"), float("inf")
+HUGE = 10**30
+NO_NUMBER = [-1, True, "much", "0.9x", "", NAN, INFINITE, -INFINITE, [], {}, HUGE]
+NO_COUNT = [*NO_NUMBER, 0, 1.5]
+NO_RECORDS = [-1, 0, "x", NAN, True, [1], ["x"], [[]]]
+NO_DICTIONARY = [-1, 0, "wide", NAN, True, [1]]
+NO_SWITCH = [-1, 2, "maybe", NAN, [], {}]
+
+# For every option, what cannot be right. Texts may be any, so that only other kinds are wrong for them.
+BAD = {
+    "arguments": NO_DICTIONARY,
+    "environment": NO_DICTIONARY,
+    "gpus": [*NO_RECORDS, [{"memory_free_mib": -5}], [{"memory_free_mib": NAN}], [{"memory_free_mib": "x"}]],
+    "geometry": [*NO_DICTIONARY, {"hidden_size": -1}, {"hidden_size": NAN}, {"hidden_size": HUGE}],
+    "weight_bytes": NO_COUNT,
+    "weight_table": NO_RECORDS,
+    "weights_created": NO_RECORDS,
+    "draft_weight_bytes": NO_COUNT,
+    "draft_weight_table": NO_RECORDS,
+    "draft_weights_created": NO_RECORDS,
+    "draft_geometry": [*NO_DICTIONARY, {"layers": -1}, {"hidden_size": "x"}],
+    "engine_version": ["newest", "-1", "0.9x", NAN, True],
+    "torch_version": [],
+    "target_tokens": NO_COUNT,
+    "measurements": [*NO_RECORDS, [{"pool_tokens": "x"}], [{"fraction": NAN}], [{"fraction": 1.2}], [{"kv_gib": -1}]],
+    "deaths": [*NO_RECORDS, [{"reserve_needed_gib": "x"}], [{"wanted_gib": INFINITE}], [{"wanted_mib": -1}]],
+    "free_before_load_gib": [*NO_NUMBER, 0],
+    "free_after_load_gib": [*NO_NUMBER, 0],
+    "weights_gib": [*NO_NUMBER, 0],
+    "cell_bytes": [*NO_NUMBER, 0],
+    "context_tokens": NO_COUNT,
+    "max_context_tokens": NO_COUNT,
+    "pool_policy": ["all", "", -1, True, [], {}],
+    "mem_fraction_static": [*NO_NUMBER, -0.1, 0, 1, 1.0, 1.5, 94],
+    "chunked_prefill_size": [value for value in NO_COUNT if value != -1] + [-2],
+    "allocator_conf": [1, 0, 1.5, True, NAN, [], {}],
+    "min_headroom_gib": NO_NUMBER,
+    "min_least_free_gib": NO_NUMBER,
+    "max_running_requests": NO_COUNT,
+    "allow_unproven_plan": NO_SWITCH,
+    "device": ["tpu", "", 0, True, [], {}],
+    "own_server_running": NO_SWITCH,
+    "own_pids": [[-1], [0], ["x"], [1.5], [NAN], [INFINITE], {}],
+    "running_gib": NO_NUMBER,
+    "other_instances": [*NO_RECORDS, [{"boards": "all"}], [{"boards": [{"more_gib": -1}]}], [{"boards": [{}]}]],
+    "keys": NO_DICTIONARY,
+    "server": NO_DICTIONARY,
+    "attempts": NO_RECORDS,
+    "request": NO_DICTIONARY,
+    "problems": [{"a": 1}],
+    "show": NO_SWITCH,
+    "soak_wanted": NO_SWITCH,
+    "when_not_proven": ["pray", "", 0, True, [], {}],
+    "look_only": NO_SWITCH,
+    "max_attempts": NO_COUNT,
+    "origins": NO_DICTIONARY,
+    "unit_text": [],
+    "overwrite_drift": NO_SWITCH,
+    "restart_pending": NO_SWITCH,
+}
+WAYS_OUT = ("leave the option out", "as model_info returns it", "as gpu_info returns it", "give that", "correct it")
 
 
-@pytest.mark.parametrize(
-    ("option", "values"),
-    [
-        ("target_tokens", [-1, 0, True, "many", "", NAN, 1.5]),
-        ("weight_bytes", [-1, 0, "x"]),
-        ("draft_weight_bytes", [-1, 0, "x"]),
-        ("max_context_tokens", [-1, 0, "x"]),
-        ("free_before_load_gib", [-1, 0, True, "much", NAN, INFINITE, -INFINITE]),
-        ("free_after_load_gib", [-1, 0, "x", NAN]),
-        ("weights_gib", [-1, 0, "x", NAN]),
-        ("cell_bytes", [-1, 0, "x", NAN]),
-        ("running_gib", [-1, "x", NAN]),
-        ("mem_fraction_static", [-0.1, 0, 1, 1.5, 94, "high", True, NAN, "", []]),
-        ("chunked_prefill_size", [-2, 0, 1.5, "small", True, {}]),
-        ("context_tokens", [-1, 0, "long", NAN]),
-        ("min_headroom_gib", [-1, "x", NAN, True]),
-        ("min_least_free_gib", [-1, "x", NAN]),
-        ("max_running_requests", [-1, 0, "x"]),
-        ("allocator_conf", [1, True, {}]),
-        ("pool_policy", ["all", ""]),
-        ("device", ["tpu"]),
-        ("engine_version", ["newest"]),
-        ("gpus", ["eight", [1]]),
-        ("geometry", ["wide"]),
-        ("arguments", ["--tp 8"]),
-        ("measurements", [[{"pool_tokens": "x"}], [{"fraction": NAN}]]),
-        ("deaths", [[{"reserve_needed_gib": "x"}], [{"wanted_gib": INFINITE}]]),
-    ],
-)
-def test_bad_input_is_one_sentence_that_names_the_option_and_the_way_out(option, values):
-    for value in values:
+def test_every_option_has_its_bad_input():
+    assert set(BAD) == set(argument_spec())
+
+
+@pytest.mark.parametrize("option", sorted(BAD))
+def test_bad_input_is_one_sentence_that_names_the_option_and_the_way_out(option):
+    for value in BAD[option]:
         result = plan_of(reference(**{option: value}))
         assert result.get("failed"), value
-        named = {"engine_version": "engine version"}.get(option, option)
-        assert named in result["msg"], result["msg"]
+        named = re.search(
+            rf"\b({option}|{'|'.join(value) if isinstance(value, dict) and value else option})\b", result["msg"]
+        )
+        assert named, result["msg"]
+        assert any(way in result["msg"] for way in WAYS_OUT), result["msg"]
         assert "\n" not in result["msg"]
         assert result["msg"].endswith(".")
+        assert not result["msg"].endswith("..")
+
+
+WHOLE = [name for _least, names in records.WHOLE_ARGUMENTS for name in names]
+
+
+@pytest.mark.parametrize("name", [*WHOLE, *records.REAL_ARGUMENTS])
+def test_bad_numbers_among_the_arguments_are_one_sentence(name):
+    for value in [-3, True, "x", "0.9x", "", NAN, INFINITE, "nan", HUGE, [], {}, *([1.5] if name in WHOLE else [0])]:
+        result = plan_of(reference(arguments={"tp-size": 8, name: value}))
+        assert result.get("failed"), value
+        assert f"the server argument {name}, found" in result["msg"]
+        assert result["msg"].endswith("state such a value, or leave the option out.")
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [{"tp-size": 7}, {"tp-size": -8}, {"tp": 8, "tp-size": 8}, {"page-size": "x"}, {"mem-fraction-static": 1.2}],
+    ("arguments", "words"),
+    [
+        ({"tp-size": 7}, "64 attention heads"),
+        ({"tp": 8, "tp-size": 8}, "tp-size"),
+        ({"tp-size": 8, "ep-size": 3}, "ep-size"),
+        ({"tp-size": 8, "enable-dp-attention": True, "dp-size": 3}, "dp-size"),
+        ({"mem-fraction-static": 1.2}, "mem_fraction_static"),
+        ({"context-length": 0}, "context_tokens"),
+        ({"cuda-graph-bs": []}, "cuda-graph-bs"),
+        ({"cuda-graph-bs": "1 two"}, "cuda-graph-bs"),
+        ({"chunked-prefill-size": "0.9x"}, "chunked_prefill_size"),
+    ],
 )
-def test_bad_arguments_are_one_sentence(arguments):
+def test_bad_arguments_are_one_sentence(arguments, words):
     result = plan_of(reference(arguments=arguments))
     assert result["failed"]
+    assert words in result["msg"]
     assert "\n" not in result["msg"]
+
+
+def test_a_secret_in_the_wrong_place_is_not_shown():
+    for option in ("arguments", "environment"):
+        assert "topsecret" not in plan_of(reference(**{option: "--api-key topsecret"}))["msg"]
 
 
 def test_an_unknown_option_is_named():

@@ -151,6 +151,13 @@ def test_async_runs_the_plain_module_and_prints_nothing(monkeypatch):
     assert play.lines == []
 
 
+def test_what_a_slice_learned_goes_to_the_next(monkeypatch):
+    load = {"marks": {"sign_at": 5.0}, "deadline": {"seconds": 900.0, "auto": True, "why": "x"}}
+    play = Play(monkeypatch, [(5.0, part("process", load=load)), (1.0, end())])
+    play.run()
+    assert play.calls[1]["module_args"]["slice"]["load"] == load
+
+
 def test_check_mode_asks_the_module_once(monkeypatch):
     play = Play(monkeypatch, [(1.0, {"finished": True, "verdict": None, "reason": "Would wait"})], check_mode=True)
     assert play.run()["reason"] == "Would wait"

@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
-import pytest
+import time
+from concurrent.futures import ThreadPoolExecutor
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _hub
+import pytest
+import yaml
+
+from ansible_collections.gpufleet.sglang.plugins.doc_fragments import hub
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _hub, _hub_once, _hub_options
 
 COMMIT = "12fd25f77366fa6b3b4b768ec3050bf629380bac"
 GIB = 1024**3
@@ -148,3 +153,83 @@ def test_addresses_are_quoted():
 )
 def test_a_token_stays_with_its_origin(other, same):
     assert _hub.same_origin("https://hub", other) is same
+
+
+# --- asked once for a run -------------------------------------------------------
+
+
+def test_those_who_come_meanwhile_wait_for_the_answer(tmp_path):
+    asked = []
+
+    def slow():
+        asked.append(1)
+        time.sleep(0.2)
+        return {"layers": 30}
+
+    with ThreadPoolExecutor(max_workers=10) as pool:
+        answers = list(pool.map(lambda number: _hub_once.answered_once(str(tmp_path), ["a"], slow), range(10)))
+    assert answers == [{"layers": 30}] * 10
+    assert asked == [1]
+
+
+def test_another_question_is_asked_and_without_a_folder_every_one(tmp_path):
+    asked = []
+    for folder, question in ((str(tmp_path), "a"), (str(tmp_path), "b"), (None, "a"), (None, "a")):
+        _hub_once.answered_once(folder, [question], lambda: asked.append(1) or {})
+    assert len(asked) == 4
+
+
+@pytest.mark.parametrize("error", [_hub.HubError("The hub is down."), ValueError("The hub is down.")])
+def test_a_hub_that_is_down_is_waited_for_once(tmp_path, error):
+    asked = []
+
+    def refused():
+        asked.append(1)
+        raise error
+
+    for _host in range(3):
+        with pytest.raises(_hub.HubError, match="The hub is down"):
+            _hub_once.answered_once(str(tmp_path), ["a"], refused)
+    assert asked == [1]
+
+
+def test_a_surprise_is_no_answer(tmp_path):
+    with pytest.raises(OSError, match="disk"):
+        _hub_once.answered_once(str(tmp_path), ["a"], lambda: (_ for _ in ()).throw(OSError("disk")))
+    assert _hub_once.answered_once(str(tmp_path), ["a"], lambda: {"layers": 30}) == {"layers": 30}
+
+
+@pytest.mark.parametrize("damaged", ["", "{", "\0"])
+def test_a_damaged_answer_is_asked_again(tmp_path, damaged):
+    _hub_once.answered_once(str(tmp_path), ["a"], lambda: {"layers": 1})
+    (kept,) = (path for path in tmp_path.iterdir() if path.suffix != ".lock")
+    kept.write_text(damaged)
+    assert _hub_once.answered_once(str(tmp_path), ["a"], lambda: {"layers": 2}) == {"layers": 2}
+
+
+# --- options --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("token", "text", "expected"), [("one", "two", "one"), (None, " two\n", "two"), ("", "", None)]
+)
+def test_the_token_itself_counts_before_its_file(tmp_path, token, text, expected):
+    (tmp_path / "token").write_text(text)
+    params = {"token": token, "token_file": str(tmp_path / "token") if text else None}
+    assert _hub_options.token_of(params) == expected
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe"])
+def test_a_token_file_without_a_token_is_named(tmp_path, content):
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(_hub.HubError, match="token file .*token.* correct sglang_model_token_file"):
+        _hub_options.token_of({"token": None, "token_file": str(path)})
+
+
+def test_the_options_are_those_of_the_fragment():
+    documented = yaml.safe_load(hub.ModuleDocFragment.DOCUMENTATION)["options"]
+    assert set(documented) == set(_hub_options.HUB_ARGUMENTS)
+    for name, option in _hub_options.HUB_ARGUMENTS.items():
+        assert (documented[name]["type"], documented[name].get("default")) == (option["type"], option.get("default"))

@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _kv_dtype,
     _kv_tables,
     _kv_window,
+    _model_ranks,
 )
 
 GIB = 2**30
@@ -265,6 +266,8 @@ def test_states_that_leave_no_request_are_named():
 
 # --- index rows -------------------------------------------------------------
 
+TILELANG = {"dsa-prefill-backend": "tilelang", "dsa-decode-backend": "tilelang"}
+
 
 @pytest.mark.parametrize(
     ("arguments", "version", "capability", "charged", "stored"),
@@ -280,6 +283,11 @@ def test_states_that_leave_no_request_are_named():
         ({}, "0.5.9", "10.0", 576 + 132, 656 + 132),
         ({"dsa-prefill-backend": "flashmla_kv", "dsa-decode-backend": "flashmla_kv"}, "0.5.23", "10.0", 788, 788),
         ({"kv-cache-dtype": "fp8_e4m3", "nsa-decode-backend": "trtllm"}, "0.5.11", "9.0", 708, 708),
+        ({"kv-cache-dtype": "fp8_e4m3", "nsa-decode-backend": "trtllm"}, "0.5.8", "9.0", 708, 788),
+        # tilelang keeps raw rows from 0.5.23 on, and only when both phases name it.
+        ({"kv-cache-dtype": "fp8_e4m3", **TILELANG}, "0.5.23", "9.0", 708, 708),
+        ({"kv-cache-dtype": "fp8_e4m3", **TILELANG}, "0.5.22", "9.0", 788, 788),
+        ({"kv-cache-dtype": "fp8_e4m3", "dsa-decode-backend": "tilelang"}, "0.5.23", "9.0", 788, 788),
     ],
 )
 def test_index_rows_by_version_and_board(arguments, version, capability, charged, stored):
@@ -423,6 +431,18 @@ def test_stages_are_cut_as_the_engine_does():
     for wrong in ("7,2", "7", "5,5,0", "x,y"):
         with pytest.raises(_kv.LayoutError, match="SGLANG_PP_LAYER_PARTITION"):
             _kv_base.stage_ranges(10, 2, None, wrong)
+
+
+@pytest.mark.parametrize(("version", "bounds"), [("0.5.4", (0, 2, 4, 6, 10)), ("0.5.6", (0, 2, 4, 7, 10))])
+def test_weights_are_cut_where_the_rows_are(version, bounds):
+    """Up to 0.5.5 the last stage gets all of the remainder: the same function has to tell both."""
+    table = [{"name": "model.layers.*.mlp.down_proj.weight", "layers": [[0, 9]]}]
+    layout = _model_ranks.layout_of(table, {}, {"pp-size": 4}, {}, version, None, "cuda")
+    assert layout.bounds == bounds
+    assert [(first, end) for first, end in zip(bounds, bounds[1:])] == _kv_base.stage_ranges(10, 4, version)
+    with pytest.raises(_model_ranks.SplitError, match="at most the 10 layers"):
+        _model_ranks.layout_of(table, {}, {"pp-size": 11}, {}, version, None, "cuda")
+    assert _model_ranks.layout_of([], {}, {"pp-size": 2}, {}, version, None, "cuda").bounds == (0, 0, 0)
 
 
 def test_the_worst_stage_of_a_hybrid_counts():

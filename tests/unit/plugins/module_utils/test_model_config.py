@@ -6,11 +6,22 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _model, _model_family, _model_layers, _model_state
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _families,
+    _model,
+    _model_family,
+    _model_layers,
+    _model_state,
+)
+
+DATA = Path(__file__).resolve().parents[3] / "data" / "facts"
 
 BASE = {
     "num_hidden_layers": 8,
@@ -386,6 +397,105 @@ def test_every_reader_that_a_family_names_exists():
     assert {row.state for row in states} <= set(_model_state.READERS)
 
 
+# --- files as they are published --------------------------------------------
+
+# Keys of published files that look as if they changed the rows. What is not listed here is BASE.
+LFM2 = {
+    "block_auto_adjust_ff_dim": True,
+    "block_dim": 2048,
+    "block_ff_dim": 12288,
+    "block_ffn_dim_multiplier": 1.0,
+    "block_mlp_init_scale": 1.0,
+    "block_multiple_of": 256,
+    "block_norm_eps": 1e-05,
+    "block_out_init_scale": 1.0,
+    "block_use_swiglu": True,
+    "block_use_xavier_init": True,
+    "conv_L_cache": 3,
+    "conv_bias": False,
+    "conv_dim": 2048,
+    "conv_dim_out": 2048,
+    "conv_use_xavier_init": True,
+    "full_attn_idxs": [2, 5],
+}
+NEMOTRON = {
+    "hybrid_override_pattern": "MEM*EMEM",
+    "mamba_num_heads": 64,
+    "mamba_head_dim": 64,
+    "n_groups": 8,
+    "ssm_state_size": 128,
+    "conv_kernel": 4,
+    "chunk_size": 128,
+    "use_conv_bias": True,
+    "use_mamba_kernels": True,
+    "moe_shared_expert_intermediate_size": 3712,
+    "moe_shared_expert_overlap": True,
+    "time_step_floor": 0.0001,
+}
+MIMO = {
+    "hybrid_layer_pattern": [0, 1, 1, 1, 0, 1, 1, 0],
+    "sliding_window": 128,
+    "attention_chunk_size": 128,
+    "add_swa_attention_sink_bias": True,
+    "add_full_attention_sink_bias": False,
+    "swa_rope_theta": 10000,
+    "swa_num_key_value_heads": 8,
+    "swa_head_dim": 192,
+    "swa_v_head_dim": 128,
+    "hybrid_block_size": None,
+}
+INDEXED = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "index_topk": 2048, "index_head_dim": 128, "index_n_heads": 32}
+PUBLISHED_KEYS = [
+    ("Lfm2ForCausalLM", "lfm2", LFM2, "ssfssfss"),
+    ("NemotronHForCausalLM", "nemotron_h", NEMOTRON, "s-sf-s-s"),
+    ("MiMoV2FlashForCausalLM", "mimo_v2_flash", MIMO, "fwwwfwwf"),
+    (
+        "Gemma3nForCausalLM",
+        "gemma3n_text",
+        {"activation_sparsity_pattern": [0.95] * 8, "num_kv_shared_layers": 2},
+        None,
+    ),
+    ("LongcatFlashForCausalLM", "longcat_flash", {"mla_scale_q_lora": True, "mla_scale_kv_lora": True}, None),
+    ("MiniCPMO", "minicpmo", {"audio_chunk_length": 1.0, "audio_pool_step": 2, "chunk_input": True}, None),
+    ("BailingMoeV2ForCausalLM", "bailing_moe", {"moe_router_enable_shared_expert": True}, None),
+    ("Phi4MMForCausalLM", "phi4mm", {"speech_lora": {"r": 320}, "vision_lora": {"r": 256}}, None),
+    ("DeepseekV32ForCausalLM", "deepseek_v32", {**INDEXED, "layer_types": ["indexed_attention"] * 8}, None),
+    (
+        "Gemma4ForCausalLM",
+        "gemma4_text",
+        {"enable_moe_block": True, "sliding_window": 1024, "global_head_dim": 512},
+        "wwwwwfwf",
+    ),
+    (
+        "LagunaForCausalLM",
+        "laguna",
+        {
+            "num_attention_heads_per_layer": [16, 24] * 4,
+            "layer_types": ["full_attention", "sliding_attention"] * 4,
+            "sliding_window": 512,
+        },
+        "fwfwfwfw",
+    ),
+]
+
+
+@pytest.mark.parametrize(("architecture", "model_type", "keys", "letters"), PUBLISHED_KEYS)
+def test_keys_of_published_files_are_not_taken_for_unknown_layouts(architecture, model_type, keys, letters):
+    geometry = read(architecture, model_type, **keys)
+    assert geometry.get("layer_pattern") == letters
+
+
+def test_kinds_of_layers_beside_the_lists_of_kimi():
+    """transformers 5 writes layer_types too; without the lists it is not known what the engine makes of it."""
+    kinds = ["linear_attention", "full_attention"] * 4
+    lists = {"kda_layers": [1, 3, 5, 7], "full_attn_layers": [2, 4, 6, 8], "num_heads": 4, "head_dim": 64}
+    keys = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "layer_types": kinds}
+    geometry = read("KimiLinearForCausalLM", "kimi_linear", linear_attn_config=lists, **keys)
+    assert geometry["layer_pattern"] == "sfsfsfsf"
+    with pytest.raises(_model.UnknownLayout, match="the layer kind 'linear_attention' in layer_types"):
+        read("KimiLinearForCausalLM", "kimi_linear", **keys)
+
+
 # --- what a class fills in, and lists that do not fit -----------------------
 
 # text_config of llava-hf/llava-1.5-7b-hf and of mistral-community/pixtral-12b, as far as they are of use here.
@@ -442,3 +552,102 @@ def test_at_the_top_of_the_file_the_same_gap_is_refused():
 def test_a_list_of_another_length_is_refused(architecture, model_type, changes, named):
     with pytest.raises(_model.ModelError, match=named):
         read(architecture, model_type, **changes)
+
+
+# --- what a class fills in, and figures in lists and blocks -------------------
+
+# As the published config.json states them.
+DBRX = {
+    "architectures": ["DbrxForCausalLM"],
+    "model_type": "dbrx",
+    "attn_config": {"clip_qkv": 8, "kv_n_heads": 8, "model_type": "", "rope_theta": 500000},
+    "d_model": 6144,
+    "ffn_config": {"ffn_hidden_size": 10752, "model_type": "", "moe_num_experts": 16, "moe_top_k": 4},
+    "max_seq_len": 32768,
+    "n_heads": 48,
+    "n_layers": 40,
+    "torch_dtype": "bfloat16",
+    "vocab_size": 100352,
+}
+ERNIE_VL = {
+    "architectures": ["Ernie4_5_VLMoeForConditionalGeneration"],
+    "model_type": "ernie4_5_moe_vl",
+    "hidden_size": 2560,
+    "intermediate_size": 12288,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 20,
+    "num_key_value_heads": 4,
+    "moe_num_experts": [64, 64],
+    "moe_intermediate_size": [1536, 512],
+    "moe_k": 6,
+    "moe_layer_start_index": [1, 1],
+    "moe_layer_end_index": [29, 28],
+    "moe_num_shared_experts": 2,
+    "spatial_conv_size": 2,
+    "temporal_conv_size": 2,
+    "torch_dtype": "bfloat16",
+    "vocab_size": 103424,
+}
+
+
+def test_dbrx_states_experts_and_kv_heads_in_blocks():
+    """srt/models/dbrx.py: 16 experts of 10,752, four for a token, 8 KV heads of 6,144 / 48 numbers."""
+    geometry = _model.read_geometry(DBRX)
+    names = ("kv_heads", "head_dim", "experts", "experts_per_token", "intermediate_size", "moe_intermediate_size")
+    assert [geometry[name] for name in names] == [8, 128, 16, 4, 10752, 10752]
+
+
+def test_dbrx_without_its_block_has_the_kv_heads_of_the_class():
+    """transformers 5 configuration_dbrx.py DbrxAttentionConfig: one."""
+    geometry = _model.read_geometry({key: value for key, value in DBRX.items() if key != "attn_config"})
+    assert geometry["kv_heads"] == 1
+    assert "1 is the default of the class dbrx" in geometry["notes"][0]
+
+
+def test_ernie_vl_states_experts_for_text_and_for_images():
+    geometry = _model.read_geometry(ERNIE_VL)
+    names = ("experts", "experts_per_token", "moe_intermediate_size", "kv_heads", "head_dim")
+    assert [geometry[name] for name in names] == [64, 6, 1536, 4, 128]
+
+
+@pytest.mark.parametrize("value", [[], ["64", 64], [64, None], [True, 64], [64, 2**80], [[64]]])
+def test_a_list_that_holds_no_numbers_is_refused(value):
+    with pytest.raises(_model.ModelError, match="whole number .* moe_num_experts in config.json"):
+        _model.read_geometry(dict(ERNIE_VL, moe_num_experts=value))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "kv_heads"),
+    [
+        ("dots1", 32),
+        ("exaone4", 32),
+        ("exaone_moe", 32),
+        ("granite_swa", 4),
+        ("granitemoe_swa", 64),  # as many as attention heads
+        ("hy_v3", 8),
+        ("qwen", 64),  # the first Qwen: no class of its own here, and no groups
+        ("persimmon", 64),
+    ],
+)
+def test_kv_heads_that_the_class_fills_in(model_type, kv_heads):
+    """Read from the configuration classes of transformers 5.19, as the engine 0.5.23 installs it."""
+    geometry = read("LlamaForCausalLM", model_type, num_attention_heads=64, num_key_value_heads=Ellipsis)
+    assert geometry["kv_heads"] == kv_heads
+
+
+def test_a_class_that_nobody_read_is_refused_by_name():
+    with pytest.raises(_model.ModelError, match="num_key_value_heads in config.json, .* model type nobodys are not"):
+        read("NobodysForCausalLM", "nobodys", num_key_value_heads=Ellipsis)
+
+
+# Types whose configuration classes come with the model's own repository and not with transformers.
+OWN_CLASSES = {"deepseek", "exaone", "internlm2", "solar"}
+
+
+def test_every_row_of_the_defaults_is_the_class_that_the_engine_takes():
+    recorded = json.loads((DATA / "class_defaults.json").read_text())["classes"]
+    assert set(_families.CLASS_DEFAULTS) - set(recorded) == OWN_CLASSES
+    for model_type, (heads, kv_heads, head_dim) in recorded.items():
+        row = _families.CLASS_DEFAULTS[model_type]
+        assert (row.kv_heads, row.head_dim) == (kv_heads, head_dim), model_type
+        assert row.attention_heads in (None, heads), model_type

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import struct
 import sys
 import threading
@@ -155,6 +156,35 @@ def test_what_the_hub_does_not_have(hub):
 def test_a_hub_without_ranges(hub):
     hub.behaviour.ranges = False
     assert ask(hub)["weight_bytes"] == 4000000
+
+
+def test_a_fleet_asks_once_for_a_model(hub, tmp_path):
+    """Other overrides are another question."""
+    cache = str(tmp_path / "cache")
+    os.mkdir(cache)
+    first = ask(hub, cache_dir=cache)
+    asked = len(hub.behaviour.requests)
+    assert asked > 0
+    assert ask(hub, cache_dir=cache) == first
+    assert len(hub.behaviour.requests) == asked
+    ask(hub, cache_dir=cache, config_overrides={"head_dim": 128})
+    assert len(hub.behaviour.requests) == 2 * asked
+    ask(hub)
+    assert len(hub.behaviour.requests) == 3 * asked
+
+
+def test_the_collections_own_folder_is_not_for_others(hub, tmp_path):
+    ask(hub, cache_dir=str(tmp_path))
+    kept = [path for path in tmp_path.iterdir() if path.name.startswith("gpufleet-hub-")]
+    assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
+    assert len(kept) == 2  # answer and lock
+
+
+def test_a_refusal_is_an_answer_too(hub, tmp_path):
+    said = ask(hub, repo="org/other", cache_dir=str(tmp_path))["msg"]
+    asked = len(hub.behaviour.requests)
+    assert ask(hub, repo="org/other", cache_dir=str(tmp_path))["msg"] == said
+    assert len(hub.behaviour.requests) == asked
 
 
 def test_nothing_to_read():

@@ -1,0 +1,251 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The planner against the pools of real start-ups: (a) measured, (b) cell, (c) blind.
+
+What each group compares is told in bench_planner.py, which prints it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from planner_starts import (  # first: it puts the checkout on the path
+    GIB,
+    cell_of,
+    family_of,
+    input_of,
+    load_figures,
+)
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_base as bases  # isort: skip
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_solve as solve  # isort: skip
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv  # isort: skip
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget import plan  # isort: skip
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_options import plan_input  # isort: skip
+
+# Must be kept by each group: (what, the most).
+MEASURED_GIB, MEASURED_SHARE, MEASURED_ROWS = 0.1, 0.005, 0.9
+BLIND_MEDIAN_SHARE, BLIND_BAND_SHARE = 0.01, 0.025
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row of a group. C(error_gib), C(error_tokens): planned less printed. C(good): within the bound of the row."""
+
+    id: str
+    family: str
+    error_gib: float
+    error_tokens: float
+    good: bool
+    note: str = ""
+    board_gib: float = 0.0
+    band_gib: float = 0.0
+
+
+# ---------------------------------------------------------------------------
+# (a) measured
+# ---------------------------------------------------------------------------
+
+
+def measured(all_starts):
+    """Return (results of complete rows, results of rows with one figure by difference, left out)."""
+    complete, near, out = [], [], []
+    for start in all_starts:
+        why = _measured_missing(start)
+        if why:
+            out.append((start.id, why))
+            continue
+        before, after, how = load_figures(start)
+        result = _measured_result(start, before, after)
+        printed = start.before_gib is not None and (start.after_gib is not None or start.weights_gib is not None)
+        (complete if printed and start.version else near).append(replace(result, note=how + result.note))
+    return complete, near, out
+
+
+def _measured_missing(start):
+    if start.tokens is None or (start.kv_gib is None and cell_of(start)[0] is None):
+        return "no pool printed"
+    if start.row["max_total_tokens_arg"] or start.more.get("arguments", {}).get("max-total-tokens"):
+        return "the pool is at its cap"
+    if start.fraction is None:
+        return "no fraction printed"
+    if load_figures(start) is None:
+        return "no load figures printed"
+    if start.row["mamba_cache"] is None and "Bailing" in " ".join(start.row["log_lines"] or []):
+        return "linear-attention state of a model without public geometry, not printed"
+    return ""
+
+
+def _measured_result(start, before, after):
+    """The planned pool's bytes against the printed ones, by what the engine charges for a token."""
+    base = bases.base_of(plan_input(input_of(start, free_before_load_gib=before, free_after_load_gib=after)))
+    rest = solve.rest_gib(base, start.fraction) - start.more.get("other_gib", 0.0)
+    cell = cell_of(start)[0]
+    if cell is not None:
+        taken = _kv.rest_for(cell, start.tokens) / GIB
+        cell_bytes = cell.bytes
+    else:
+        taken = start.kv_gib * (1 + start.more.get("unprinted_share", 0.0)) + start.state_gib
+        cell_bytes = start.kv_gib * GIB / start.tokens
+    error = rest - taken
+    good = abs(error) <= MEASURED_GIB or abs(error) <= MEASURED_SHARE * taken
+    note = "" if cell is not None else "printed bytes, geometry not known"
+    return Result(start.id, family_of(start), error, error * GIB / cell_bytes, good, note)
+
+
+# ---------------------------------------------------------------------------
+# (b) cell
+# ---------------------------------------------------------------------------
+
+
+def cells(all_starts):
+    """Return (results, left out). The error is that of the pool's bytes for the printed tokens."""
+    found, out = [], []
+    for start in all_starts:
+        if start.kv_gib is None or start.tokens is None:
+            out.append((start.id, "no pool bytes or no tokens printed"))
+            continue
+        if start.more.get("rounded"):
+            out.append((start.id, start.more["rounded"]))
+            continue
+        cell, problem = cell_of(start)
+        if cell is None:
+            out.append((start.id, problem))
+            continue
+        found.append(_cell_result(start, cell))
+    return found, out
+
+
+def _cell_result(start, cell):
+    swa = start.row["swa"] or {}
+    tokens = start.tokens
+    if cell.window_bytes and swa.get("swa_tokens"):
+        planned = cell.full_bytes * swa["full_tokens"] + cell.window_bytes * swa["swa_tokens"]
+    else:
+        planned = cell.stored_bytes * (tokens + cell.page_tokens)
+    printed = start.kv_gib * (1 + start.more.get("unprinted_share", 0.0))
+    error = planned / GIB - printed
+    bound = start.kv_error_gib * (1 + start.more.get("unprinted_share", 0.0)) + 0.0005
+    return Result(start.id, f"{cell.layout} {cell.kv_dtype}", error, error * GIB / cell.bytes, abs(error) <= bound)
+
+
+# ---------------------------------------------------------------------------
+# (c) blind
+# ---------------------------------------------------------------------------
+
+
+def blind(all_starts, boards, checkpoints):
+    """Return (results, results of rows whose free memory is as printed, left out)."""
+    found, told, out = [], [], []
+    for start in all_starts:
+        why = _blind_missing(start, checkpoints)
+        if why:
+            out.append((start.id, why))
+            continue
+        board = boards.get(start.more.get("board"))
+        (found if board else told).append(_blind_result(start, board, checkpoints))
+    return found, told, out
+
+
+def _blind_missing(start, checkpoints):
+    if start.tokens is None:
+        return "no pool printed"
+    if start.fraction is None:
+        return "no fraction printed"
+    cell, problem = cell_of(start)
+    if cell is None:
+        return problem
+    if start.more.get("other_gib"):
+        return "a board that this collection does not plan (the workspace of the aiter backend on AMD)"
+    if not start.more.get("board") and start.before_gib is None and load_figures(start) is None:
+        return "neither board nor free memory known"
+    if start.weights_gib is None and load_figures(start) is None and _checkpoint(start, checkpoints) is None:
+        return "neither checkpoint bytes nor printed weights"
+    return ""
+
+
+def _checkpoint(start, checkpoints):
+    """Return the checkpoint of a start, None when it is not known, not loaded whole, or packed: see packed()."""
+    found = _named_checkpoint(start, checkpoints)
+    return None if start.more.get("partial_weights") or found is None or "plain" in found else found
+
+
+def _named_checkpoint(start, checkpoints):
+    return checkpoints.get(start.more.get("checkpoint") or start.more.get("geometry"))
+
+
+def packed(all_starts, boards, checkpoints):
+    """Return results for the starts whose checkpoint is packed for 4 bits, from the bytes of its folder.
+
+    Before 0.5.20 the load leaves packed weights behind, how many is not known before the first start: the band is wide.
+    In (c) these starts take part with their printed weights.
+    """
+    found = []
+    for start in all_starts:
+        known = _named_checkpoint(start, checkpoints)
+        if known is None or "plain" not in known or _blind_missing(start, checkpoints):
+            continue
+        options = blind_options(start, boards[start.more["board"]], checkpoints)[0]
+        options.pop("measurements")
+        options["weight_table"] = _packed_table(known)
+        options["weight_bytes"] = known["bytes"]
+        result = _planned(start, options, boards[start.more["board"]], "bytes of the folder")
+        found.append(replace(result, note=f"{result.note}, half band {result.band_gib:.2f} GiB"))
+    return found
+
+
+def _packed_table(known):
+    """Return what is in 16 bits, and the rest as packed weights of layers, divided like any others."""
+    rows = (
+        ("model.embed_tokens.weight", "BF16", known["plain"]),
+        ("model.layers.0.mlp.down_proj.qweight", "I32", known["bytes"] - known["plain"]),
+    )
+    return [{"name": name, "dtype": dtype, "shape": None, "tensors": 1, "bytes": size} for name, dtype, size in rows]
+
+
+def blind_options(start, board, checkpoints):
+    """Return (options of the plan, where the weights come from)."""
+    ranks = (start.row["tp"] or 1) * (start.row["pp"] or 1) * (start.row["dp"] or 1)
+    if board is None:
+        options = input_of(start, free_before_load_gib=load_figures(start)[0])
+        if start.more.get("unified"):
+            options["gpus"] = [{"name": "unified", "unified_memory": True}] * ranks
+    else:
+        entry = {
+            "name": start.more["board"],
+            "memory_total_mib": board["total"],
+            "memory_free_mib": board["free"],
+            "compute_capability": board["capability"],
+        }
+        options = input_of(start, gpus=[entry] * ranks)
+    known = _checkpoint(start, checkpoints)
+    if known is not None:
+        options["weight_bytes"] = known["bytes"]
+        return options, "checkpoint bytes"
+    weights = start.weights_gib
+    if weights is None:
+        before, after, dummy = load_figures(start)
+        weights = before - after
+    options["measurements"] = [{"origin": "play", "weights_gib": weights, "engine_version": start.version}]
+    return options, "weights printed by the same start"
+
+
+def _blind_result(start, board, checkpoints):
+    options, how = blind_options(start, board, checkpoints)
+    return _planned(start, options, board, how)
+
+
+def _planned(start, options, board, how):
+    inp = plan_input(options)
+    answer = plan(inp)
+    base = bases.base_of(inp)
+    board_gib = board["total"] / 1024 if board else base.before.gib
+    error_tokens = answer.predicted_tokens - start.tokens
+    kept = answer.predicted_tokens_low <= start.tokens
+    within = kept and start.tokens <= answer.predicted_tokens_high
+    note = how + ("" if within else ", above the band" if kept else ", UNDER THE BAND")
+    error_gib = solve.rest_gib(base, start.fraction) - _kv.rest_for(base.cell, start.tokens) / GIB
+    return Result(
+        start.id, family_of(start), error_gib, error_tokens, kept, note, board_gib=board_gib, band_gib=answer.band_gib
+    )
