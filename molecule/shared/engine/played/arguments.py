@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The server arguments that the played engine accepts: a part of SGLang's own, as data.
 
-Source of every row: ``srt/server_args.py`` and ``srt/arg_groups/fields/*.py`` of the wheels 0.5.2 to 0.5.23.
+Source of every row: ``srt/server_args.py`` and ``srt/arg_groups/fields/*.py`` of the wheels 0.4.6.post5 to 0.5.23.
 ``first`` and ``last`` are versions that have the argument; None is "all that the played engine is made for".
 """
 
@@ -61,7 +61,7 @@ ROWS = (
     Row("tokenizer-mode", "str", "auto", "serving", "Tokenizer mode.", choices=("auto", "slow")),
     Row("host", "str", "127.0.0.1", "serving", "The host of the HTTP server."),
     Row("port", "int", 30000, "serving", "The port of the HTTP server."),
-    Row("skip-server-warmup", "bool", False, "serving", "If set, skip warmup."),
+    Row("skip-server-warmup", "bool", False, "serving", "If set, skip warmup.", first="0.4.9"),
     Row("fastapi-root-path", "str", "", "serving", "App is behind a path based routing proxy.", first="0.5.6"),
     Row("served-model-name", "str", None, "serving", "Override the model name returned by the v1/models endpoint."),
     Row("chat-template", "str", None, "serving", "The builtin chat template name or the path of its file."),
@@ -69,7 +69,7 @@ ROWS = (
     Row("admin-api-key", "str", None, "serving", "Set admin API key for management endpoints.", first="0.5.8"),
     Row("stream-interval", "int", 1, "serving", "The interval for streaming in terms of the token length."),
     Row("file-storage-path", "str", "sglang_storage", "serving", "The path of the file storage in backend."),
-    Row("tokenizer-worker-num", "int", 1, "serving", "The worker num of the tokenizer manager."),
+    Row("tokenizer-worker-num", "int", 1, "serving", "The worker num of the tokenizer manager.", first="0.5.2"),
     Row("trust-remote-code", "bool", False, "model", "Whether or not to allow for custom models."),
     Row("context-length", "count", None, "model", "The model's maximum context length."),
     Row("dtype", "str", "auto", "model", "Data type for model weights and activations.", choices=_DTYPES),
@@ -87,7 +87,10 @@ ROWS = (
     Row("json-model-override-args", "str", "{}", "model", "Overrides of the model configuration, as JSON."),
     Row("mem-fraction-static", "float", None, "schedule", "The fraction of the memory used for static allocation."),
     Row("max-running-requests", "int", None, "schedule", "The maximum number of running requests."),
-    Row("max-queued-requests", "int", None, "schedule", "The maximum number of queued requests."),
+    Row(
+        "max-queued-requests", "int", None, "schedule", "The maximum number of queued requests.",
+        first="0.4.10",
+    ),
     Row("max-total-tokens", "count", None, "schedule", "The maximum number of tokens in the memory pool."),
     Row("chunked-prefill-size", "int", None, "schedule", "The maximum number of tokens in a chunk; -1 disables it."),
     Row("max-prefill-tokens", "count", 16384, "schedule", "The maximum number of tokens in a prefill batch."),
@@ -119,8 +122,8 @@ ROWS = (
     Row("random-seed", "int", None, "device", "The random seed."),
     Row("watchdog-timeout", "float", 300, "device", "Set watchdog timeout in seconds."),
     Row("soft-watchdog-timeout", "float", None, "device", "Set soft watchdog timeout in seconds.", first="0.5.8"),
-    Row("sleep-on-idle", "bool", False, "device", "Reduce CPU usage when sglang is idle."),
-    Row("numa-node", "ints", None, "device", "Sets the numa node for the subprocesses."),
+    Row("sleep-on-idle", "bool", False, "device", "Reduce CPU usage when sglang is idle.", first="0.4.9"),
+    Row("numa-node", "ints", None, "device", "Sets the numa node for the subprocesses.", first="0.5.2"),
     Row("log-level", "str", "info", "observability", "The logging level of all loggers."),
     Row("log-level-http", "str", None, "observability", "The logging level of HTTP server."),
     Row("log-requests", "bool", False, "observability", "Log metadata, inputs, outputs of all requests."),
@@ -159,6 +162,39 @@ ROWS = (
         "disable-cuda-graph", "bool", False, "exec_", "Disable cuda graph.",
         deprecated="0.5.14", replaced_by="--cuda-graph-backend-{decode,prefill}=disabled",
     ),
+    Row("reasoning-parser", "str", None, "serving", "The parser for reasoning models."),
+    Row("tool-call-parser", "str", None, "serving", "The parser of tool calls."),
+    Row("enable-cache-report", "bool", False, "serving", "Return number of cached tokens in usage."),
+    Row("download-dir", "str", None, "model", "Model download directory for huggingface."),
+    Row("nccl-port", "int", None, "parallel", "The port for NCCL distributed environment setup.", first="0.4.9"),
+    Row("gpu-id-step", "int", 1, "device", "The delta between consecutive GPU IDs that are used."),
+    Row("crash-dump-folder", "str", None, "observability", "Folder to dump requests before a crash.", first="0.4.9"),
+    Row(
+        "swa-full-tokens-ratio", "float", 0.8, "schedule", "The ratio of SWA layer KV tokens to full layer KV tokens.",
+        first="0.4.10", last="0.5.19",
+    ),
+    Row(
+        "swa-full-tokens-ratio", "float", None, "schedule", "The ratio of SWA layer KV tokens to full layer KV tokens.",
+        first="0.5.20",
+    ),
+    Row("max-mamba-cache-size", "int", None, "schedule", "The maximum size of the mamba cache.", first="0.5.2"),
+    Row(
+        "mamba-full-memory-ratio", "float", 0.9, "schedule", "The ratio of mamba state memory to full kv cache memory.",
+        first="0.5.4", last="0.5.19",
+    ),
+    Row(
+        "mamba-full-memory-ratio", "float", None, "schedule", "The ratio of mamba state memory to kv cache memory.",
+        first="0.5.20",
+    ),
+    Row("enable-symm-mem", "bool", False, "exec_", "Enable NCCL symmetric memory.", first="0.4.10"),
+    Row(
+        "enable-piecewise-cuda-graph", "bool", False, "exec_", "Optimize the prefill with piecewise cuda graph.",
+        first="0.5.4", last="0.5.13",
+    ),
+    Row(
+        "disable-piecewise-cuda-graph", "bool", False, "exec_", "Disable piecewise cuda graph.", first="0.5.10",
+        last="0.5.19",
+    ),
     Row("enable-torch-compile", "bool", False, "exec_", "Optimize the model with torch.compile."),
     Row("disable-custom-all-reduce", "bool", False, "exec_", "Disable the custom all-reduce kernel."),
     Row("enable-memory-saver", "bool", False, "exec_", "Allow saving memory using release_memory_occupation."),
@@ -182,8 +218,8 @@ NAMESPACES = {
 
 
 def key(version: str) -> tuple[int, ...]:
-    """Numbers of a version, for comparing."""
-    return tuple(int(part) for part in version.split("."))
+    """Numbers of a version, for comparing: 0.4.6.post5 is later than 0.4.6."""
+    return tuple(int(part.removeprefix("post")) for part in version.split("."))
 
 
 def rows_of(version: str) -> list[Row]:

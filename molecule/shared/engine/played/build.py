@@ -24,13 +24,15 @@ HERE = Path(__file__).resolve().parent
 # First SGLang version -> torch that it pins, and the CUDA that PyPI's torch of that version is made for.
 # Source: METADATA of the wheels, torch/version.py.
 TORCH = (
+    ("0.4.6", "2.6.0", "12.4"),
+    ("0.4.9", "2.7.1", "12.6"),
     ("0.5.2", "2.8.0", "12.8"),
     ("0.5.6", "2.9.1", "12.8"),
     ("0.5.11", "2.11.0", "13.0"),
     ("0.5.18", "2.13.0", "13.0"),
     ("0.5.22", "2.14.1", "13.0"),
 )
-PYTHON = (("0.5.2", ">=3.10"), ("0.5.22", ">=3.11"))
+PYTHON = (("0.4.6", ">=3.8"), ("0.5.2", ">=3.10"), ("0.5.22", ">=3.11"))
 
 HEADER = '"""{}"""\n\nfrom __future__ import annotations\n\n'
 TYPES = {"str": "str", "int": "int", "float": "float", "bool": "bool", "count": "int", "ints": "List[int]"}
@@ -192,7 +194,7 @@ def write_wheel(
 ) -> None:
     """A wheel is an archive with its own list of contents; the same sources give the same bytes."""
     info = f"{name}-{version}.dist-info"
-    head = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", "Summary: a played engine for tests", *metadata]
+    head = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", "Summary: a played engine", *metadata]
     files = {
         **files,
         f"{info}/METADATA": "\n".join(head) + "\n",

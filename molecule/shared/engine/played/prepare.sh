@@ -18,8 +18,9 @@ HERE=$(cd -P "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 CACHE=${GPUFLEET_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gpufleet-sglang}
 PYTHON=${HOSTS_PYTHON:-python3}
 WHEELS=$CACHE/wheels/played
-# 0.5.2: no --config. 0.5.18: the last that kills itself at a clean stop. 0.5.19: --cuda-graph-max-bs for the last time.
-VERSIONS=(0.5.2 0.5.18 0.5.19 0.5.23)
+# 0.4.6.post5 to 0.5.2: no --config. 0.5.18: the last that kills itself at a clean stop. 0.5.19: --cuda-graph-max-bs for
+# the last time. The others: each the first of a wording of its lines.
+VERSIONS=(0.4.6.post5 0.4.9 0.5.2 0.5.6 0.5.9 0.5.10 0.5.14 0.5.18 0.5.19 0.5.20 0.5.23)
 # The Pythons of the test hosts' releases.
 PYTHONS=(3.11 3.13)
 [ $# -eq 0 ] || VERSIONS=("$@")

@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 import warnings
 
-from sglang.played import command, launcher, versions
+from sglang.played import command, gpu_launcher, launcher, versions
 
 
 def main(argv: list[str]) -> None:
     server_args = command.prepare_server_args(argv)
-    launcher.Launcher(server_args).run()
+    kind = gpu_launcher.GpuLauncher if gpu_launcher.wanted(server_args) else launcher.Launcher
+    kind(server_args).run()
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ import json
 import logging
 import os
 
-from sglang.srt.server_args import ServerArgs
 from sglang.played import versions
+from sglang.srt.server_args import ServerArgs
 
 
 def prepare_server_args(argv: list[str]) -> argparse.Namespace:

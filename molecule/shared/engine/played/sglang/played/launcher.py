@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -52,12 +53,14 @@ class Child:
 class Launcher:
     """One server from its start to its end."""
 
+    port_is_taken = False  # a fault that is played
+
     def __init__(self, arguments):
         self.arguments = arguments
         self.children: list[Child] = []
         self.state: web.State | None = None
         self.server: web.Server | None = None
-        self._stopping = False
+        self._stopping = self._dying = False
         self._told, self._tell = os.pipe()
         self._first_request = threading.Lock()
 
@@ -107,22 +110,27 @@ class Launcher:
         uvicorn.info("INFO:     Waiting for application startup.")
         uvicorn.info("INFO:     Application startup complete.")
         host, port = self.arguments.host, self.arguments.port
+        if self.port_is_taken:
+            self.port_taken(errno.EADDRINUSE)
         try:
             self.server = web.Server((host, port), self.state)
         except OSError as error:
-            uvicorn.error(
-                "ERROR:    [Errno %s] error while attempting to bind on address ('%s', %s): address already in use",
-                error.errno,
-                host,
-                port,
-            )
-            self.kill_children()
-            sys.exit(1)
+            self.port_taken(error.errno)
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 3600}, daemon=True).start()
         uvicorn.info("INFO:     Uvicorn running on http://%s:%s (Press CTRL+C to quit)", host, port)
 
+    def port_taken(self, number: int | None) -> None:
+        web.uvicorn.error(
+            "ERROR:    [Errno %s] error while attempting to bind on address ('%s', %s): address already in use",
+            number,
+            self.arguments.host,
+            self.arguments.port,
+        )
+        self.kill_children()
+        sys.exit(1)
+
     def warm_up(self) -> None:
-        if not self.arguments.skip_server_warmup:
+        if not getattr(self.arguments, "skip_server_warmup", False):  # since 0.4.9
             self.ask("/model_info" if versions.at_least("0.5.6") else "/get_model_info")
             self.ask("/generate", {"text": "The capital city of France is",
                                    "sampling_params": {"temperature": 0, "max_new_tokens": 8}})
@@ -244,7 +252,9 @@ class Launcher:
 
     def kill_tree(self) -> None:
         """kill_process_tree with its parent: children, then itself, by SIGKILL."""
-        self._stopping = True
+        if self._dying:
+            return  # several ranks have failed; the first signal is being answered
+        self._dying = self._stopping = True
         for line in lines.kill_tree(os.getpid(), True):
             logging.info(line)
         logging.shutdown()

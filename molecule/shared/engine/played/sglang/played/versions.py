@@ -9,7 +9,8 @@ from sglang.version import __version__
 
 
 def key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    """Numbers of a version, for comparing: 0.4.6.post5 is later than 0.4.6."""
+    return tuple(int(part.removeprefix("post")) for part in version.split("."))
 
 
 def at_least(version: str) -> bool:

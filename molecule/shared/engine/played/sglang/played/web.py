@@ -11,7 +11,7 @@ import logging
 import socketserver
 import time
 
-from sglang.played import generator, versions
+from sglang.played import generator, versions, web_info
 
 ADMIN_PATHS = ("/flush_cache", "/freeze_gc", "/start_profile", "/stop_profile", "/set_internal_state")
 OPEN_PATHS = ("/health", "/ready", "/metrics")
@@ -21,16 +21,24 @@ uvicorn = logging.getLogger("uvicorn")
 class State:
     """What the answers are made from. ``status``: starting, up. ``draining``: SIGTERM has come."""
 
-    def __init__(self, arguments, figures: dict, on_first_request):
+    def __init__(self, arguments, figures: dict, on_first_request, made=None, usages=None):
+        """made: what answers, on a CPU a Generator. usages: figures of each DP rank, on GPUs."""
         self.arguments = arguments
         self.pool, self.model = figures["pool"], figures["model"]
-        self.generator = generator.Generator(
+        self.generator = made or generator.Generator(
             self.pool, self.model["context_tokens"], not arguments.disable_radix_cache, arguments.decode_log_interval
         )
+        self.usages = usages or [{"pool": self.pool, "weight_gib": self.model["weight_gib"], "graphs": {}}]
         self.status = "starting"
         self.draining = False
         self.on_first_request = on_first_request
         self.began = int(time.time())
+
+    def request(self, body: dict, *asked):
+        """A request for the generator, on GPUs with the DP rank that it names (two spellings by version)."""
+        rank = body.get("routed_dp_rank", body.get("data_parallel_rank"))
+        more = {"dp_rank": int(rank)} if rank is not None and hasattr(self.generator, "groups") else {}
+        return self.generator.request(*asked, **more)
 
     @property
     def name(self) -> str:
@@ -130,10 +138,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
     # --- paths
 
     def health(self, _body):
+        self.answer(status=200 if web_info.is_well(self.server.state, "generate" in self.path) else 503)
+
+    def ready(self, _body):
         state = self.server.state
-        if state.draining:
-            logging.info("Health check request received during shutdown. Returning 503.")
         self.answer(status=503 if state.draining or state.status == "starting" else 200)
+
+    def ping(self, _body):
+        self.answer()
 
     def old_model_info(self, body):
         if versions.at_least("0.5.6"):
@@ -159,24 +171,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server_info(body)
 
     def server_info(self, _body):
-        state = self.server.state
-        pool = state.pool
-        usage = {
-            "weight": round(state.model["weight_gib"], 3), "kvcache": round(pool["kv_gib"], 3),
-            "token_capacity": pool["tokens"], "graph": 0.0,
-        }
-        if versions.at_least("0.5.17"):
-            usage.update(startup_available=round(pool["free_ready_gib"], 3), token_capacity_swa=None, graph={})
-        self.answer({
-            **{name: value for name, value in vars(state.arguments).items() if name != "config"},
-            "max_total_num_tokens": pool["tokens"],
-            "max_req_input_len": min(state.model["context_tokens"], pool["tokens"]) - 6,
-            "internal_states": [{
-                "last_gen_throughput": 0.0, "memory_usage": usage,
-                "effective_max_running_requests_per_dp": pool["running_requests"],
-            }],
-            "version": versions.__version__,
-        })
+        self.answer(web_info.server_info(self.server.state))
 
     def models(self, _body):
         state = self.server.state
@@ -190,25 +185,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not state.arguments.enable_metrics:
             self.answer({"detail": "Not Found"}, 404)
             return
-        made = state.generator
-        figures = (
-            ("num_running_reqs", "gauge", sum(1 for held in made.open.values() if held)),
-            ("num_queue_reqs", "gauge", sum(1 for held in made.open.values() if not held)),
-            ("num_used_tokens", "gauge", sum(made.open.values())),
-            ("token_usage", "gauge", made.usage()),
-            ("max_total_num_tokens", "gauge", made.pool_tokens),
-            ("prompt_tokens_total", "counter", made.prompt_tokens),
-            ("generation_tokens_total", "counter", made.generation_tokens),
-            ("num_requests_total", "counter", made.requests),
-        )
-        labels = f'{{engine_type="unified",model_name="{state.name}",pp_rank="0",tp_rank="0"}}'
-        text = "".join(
-            f"# TYPE sglang:{name} {kind}\nsglang:{name}{labels} {float(value)}\n" for name, kind, value in figures
-        )
-        self.answer(text, kind="text/plain; version=0.0.4; charset=utf-8")
+        self.answer(web_info.metrics(state), kind="text/plain; version=0.0.4; charset=utf-8")
+
+    def flush(self, _body):
+        groups = getattr(self.server.state.generator, "groups", [])
+        flushed = [group.flush() for group in groups]
+        if all(flushed):
+            self.answer("Cache flushed.\n", kind="text/plain")
+        else:
+            self.answer("Flush cache failed.\n", 400, kind="text/plain")
 
     def nothing(self, _body):
-        self.answer("Cache flushed.\n" if self.path.startswith("/flush") else "", kind="text/plain")
+        self.answer("", kind="text/plain")
 
     # --- answers
 
@@ -220,9 +208,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         new = parameters.get("max_new_tokens")
         stream = bool(body.get("stream"))
         try:
-            request = state.generator.request(
-                ids, text, 128 if new is None else int(new), bool(parameters.get("ignore_eos"))
-            )
+            wanted = 128 if new is None else int(new)
+            request = state.request(body, ids, text, wanted, bool(parameters.get("ignore_eos")))
         except ValueError as error:
             logging.error("[http_server] Error: %s", error)
             if stream:
@@ -247,8 +234,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         prompt = body.get("prompt", "")
         ids = prompt if isinstance(prompt, list) else None
         try:
-            request = state.generator.request(
-                ids, "" if ids else prompt, int(body.get("max_tokens") or 16), bool(body.get("ignore_eos"))
+            request = state.request(
+                body, ids, "" if ids else prompt, int(body.get("max_tokens") or 16), bool(body.get("ignore_eos"))
             )
         except ValueError as error:
             told = {"object": "error", "message": str(error), "type": "BadRequestError", "param": None, "code": 400}
@@ -260,18 +247,43 @@ class Handler(http.server.BaseHTTPRequestHandler):
         *_before, (text, _ids, meta) = state.generator.answer(request)
         self.answer(self.completion(request, text, meta, "text_completion", usage_of(meta)))
 
-    def completion_events(self, request):
+    def chat(self, body):
+        """Chat in one piece or as events. An image counts as 1,024 tokens."""
+        parts = [message.get("content") or "" for message in body.get("messages", [])]
+        flat = [one for part in parts for one in (part if isinstance(part, list) else [{"type": "text", "text": part}])]
+        text = " ".join(one.get("text", "") for one in flat)
+        images = sum(1 for one in flat if one.get("type") == "image_url")
+        ids = None if not images else generator.tokens_of(text) + [7] * 1024 * images
+        wanted = int(body.get("max_completion_tokens") or body.get("max_tokens") or 16)
+        self.server.state.on_first_request()
+        try:
+            request = self.server.state.request(body, ids, text, wanted, bool(body.get("ignore_eos")))
+        except ValueError as error:
+            told = {"object": "error", "message": str(error), "type": "BadRequestError", "param": None, "code": 400}
+            self.answer(told, 400)
+            return
+        if body.get("stream"):
+            self.stream(then_done(self.completion_events(request, "chat.completion.chunk")))
+            return
+        *_before, (text, _ids, meta) = self.server.state.generator.answer(request)
+        self.answer(self.completion(request, text, meta, "chat.completion", usage_of(meta)))
+
+    def completion_events(self, request, kind="text_completion"):
         said = 0
         for text, _ids, meta in self.server.state.generator.answer(request):
             usage = usage_of(meta) if meta["finish_reason"] else None
-            yield self.completion(request, text[said:], meta, "text_completion", usage)
+            yield self.completion(request, text[said:], meta, kind, usage)
             said = len(text)
 
     def completion(self, request, text, meta, kind, usage):
         reason = (meta["finish_reason"] or {}).get("type")
+        said = {"text": text}
+        if kind.startswith("chat"):
+            said = {"delta" if kind.endswith("chunk") else "message": {"role": "assistant", "content": text}}
+        choice = {"index": 0, **said, "logprobs": None, "finish_reason": reason, "matched_stop": None}
         return {
             "id": request.rid, "object": kind, "created": int(time.time()), "model": self.server.state.name,
-            "choices": [{"index": 0, "text": text, "logprobs": None, "finish_reason": reason, "matched_stop": None}],
+            "choices": [choice],
             "usage": usage,
         }
 
@@ -293,18 +305,20 @@ def then_done(events):
 GET = {
     "/health": ("0.0", "health"),
     "/health_generate": ("0.0", "health"),
-    "/ready": ("0.5.20", "health"),
+    "/ready": ("0.5.20", "ready"),
+    "/ping": ("0.0", "ping"),
     "/get_model_info": ("0.0", "old_model_info"),
     "/model_info": ("0.5.6", "model_info"),
     "/get_server_info": ("0.0", "old_server_info"),
     "/server_info": ("0.5.6", "server_info"),
     "/v1/models": ("0.0", "models"),
     "/metrics": ("0.0", "metrics"),
-    "/flush_cache": ("0.0", "nothing"),
+    "/flush_cache": ("0.0", "flush"),
 }
 POST = {
     "/generate": ("0.0", "generate"),
     "/v1/completions": ("0.0", "completions"),
-    "/flush_cache": ("0.0", "nothing"),
+    "/v1/chat/completions": ("0.0", "chat"),
+    "/flush_cache": ("0.0", "flush"),
     "/freeze_gc": ("0.0", "nothing"),
 }
