@@ -1,7 +1,7 @@
 # gpufleet.sglang: what can be done in a checkout. Each target installs what it needs; `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help bench-planner demo test test-long lint unit sanity molecule build readme venv clean
+.PHONY: help bench-planner bench-startup demo test test-long lint unit sanity molecule build readme venv clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -30,11 +30,15 @@ molecule: venv ## the scenarios on test hosts (S=name for one)
 bench-planner: venv ## how near the planner comes to real start-ups of public reports (ARGS=--rows for each)
 	@.venv/bin/python tools/bench_planner.py $(ARGS)
 
+bench-startup: venv ## what reading the journal costs, and how soon a start-up is told (ARGS=reading or waiting for a part)
+	@. tools/env.sh && python tools/bench_startup.py $(ARGS)
+
 build: venv ## the release archive in .build/
 	@bash tools/build.sh
 
-readme: venv ## the READMEs of the roles and the tables of the top README, from the specs
+readme: venv ## the READMEs of the roles, the tables of the top README and of docs/troubleshooting.md
 	@.venv/bin/python tools/readme.py
+	@. tools/env.sh && python tools/troubleshooting.py
 
 venv:
 	@bash tools/venv.sh

@@ -225,6 +225,7 @@ class Instance:
         carried = step.get("class") == _classes.RESTART_READY and bool(proof.get("soaked"))
         judged = _verdict.judge_attempt(ready, soak, carried)
         startup = ready.get("startup") or {}
+        pools = ready.get("pools") or {}
         values = step.get("values") or {}
         attempt = {
             "at": time.time(),
@@ -239,6 +240,9 @@ class Instance:
             "request_hash": request_hash(request),
             "predicted": _predicted(plan, values),
             "startup": startup,
+            "headroom": _verdict.headroom_of(ready),
+            "pools": {name: pools.get(name) for name in ("dp_size", "total_tokens", "least")},
+            "notices": _verdict.notices_of(ready),
             "soak": soak,
             "invocation_id": ready.get("invocation_id"),
             "seconds": {
@@ -295,7 +299,9 @@ class Instance:
             "target_tokens": request.get("target_tokens"),
             "pool_tokens": startup.get("pool_tokens"),
             "pool_floor_tokens": _pool_floor_tokens(startup.get("pool_tokens"), request.get("target_tokens")),
-            "headroom_gib": startup.get("headroom_gib"),
+            "pools": attempt["pools"],
+            "headroom_gib": attempt["headroom"]["gib"],
+            "headroom_where": attempt["headroom"]["where"],
             "least_free_gib": load.get("least_free_gib"),
             "load_seconds": startup.get("load_seconds"),
             "engine_version": plan.get("engine_version"),

@@ -15,10 +15,12 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_catalogue
     CONSEQUENCE,
     FRAME_PHASES,
     PREFERENCE,
+    ROWS,
     WRAPPER,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_walk import walk
 from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_lines import KERNEL, SERVICE
+from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
 from ansible_collections.gpufleet.sglang.plugins.module_utils._unit import (
     clean_exit,
     ended,
@@ -35,10 +37,17 @@ DEATH_ROWS = (
     "terminated_with",
     "init_failed",
     "exit_code",
+    "native_crash",
 )
+
+# Which row counts when several match one line.
+_ROW_ORDER = {row.name: number for number, row in enumerate(ROWS)}
 
 # A weak row counts for a reported death when it was read at most so many lines before it.
 _NEAR_LINES = 80
+
+# Of a death that nothing names so many last lines are kept, of so many looked at, and so much of each.
+_LINES_KEPT, _LINES_SEEN, _LINE_KEPT = 5, 40, 300
 
 
 class Case:
@@ -88,11 +97,22 @@ class Case:
         """
         if hit.row.role not in PREFERENCE:
             return False
-        if death is not None and not hit.row.decisive and hit.index < death - _NEAR_LINES:
+        died = death is not None or self.over or bool(self.markers)
+        if death is not None and not is_sure(hit) and hit.index < death - _NEAR_LINES:
             return False
-        if self.before_ready(hit.index):
+        if (hit.warned and not died) or self.before_ready(hit.index):
             return False
-        return not hit.after_ready or hit.row.anytime or is_fatal(hit)
+        if hit.row.only_in and phase_of(hit, self.wrapper_phases) not in hit.row.only_in:
+            return False
+        if not hit.after_ready or is_fatal(hit):
+            return True
+        if hit.row.anytime:
+            return died or hit.row.decisive
+        # Words that end a server, right before a death that no traceback of a scheduler explains.
+        return death is None and is_sure(hit) and self._is_near_a_death(hit)
+
+    def _is_near_a_death(self, hit):
+        return bool(self.markers) and 0 <= self.markers[0].index - hit.index <= _NEAR_LINES
 
     def _is_ours(self, hit):
         """Tell whether a kernel's out-of-memory line is about this unit; other services of the host are killed too."""
@@ -121,6 +141,14 @@ class Case:
                     return int(code)
         return None
 
+    def dead_rank(self):
+        """Return the number of the rank that a line reports as dead, or None."""
+        for hit in self.markers:
+            rank = hit.match.groupdict().get("rank")
+            if rank is not None:
+                return int(rank)
+        return None
+
     def asked_to_stop(self):
         """Tell whether an end was wanted: systemd stopped the unit, or a ready server ended well."""
         return self.walk.stopping_index is not None or (
@@ -140,9 +168,25 @@ class Case:
         found = {other.rank for other in self.walk.hits if other.row.name == hit.row.name and other.rank}
         return tuple(sorted(found, key=lambda rank: [int(number) for number in re.findall(r"\d+", rank)]))
 
+    def last_lines(self, until=None):
+        """Return the last lines of the service before it died: up to and with the line of the number *until*."""
+        if until is None:
+            until = self.markers[0].index if self.markers else len(self.entries) - 1
+        lines = [
+            entry.message.strip()[:_LINE_KEPT]
+            for entry in self.entries[max(0, until + 1 - _LINES_SEEN) : until + 1]
+            if entry.source == SERVICE and entry.message.strip(" ^~")
+        ]
+        return tuple(mask_text(line, self.secrets) for line in lines[-_LINES_KEPT:])
+
     def last_text(self):
         """Return the last line of the service, or an empty text."""
         return self.walk.last_service[2].strip() if self.walk.last_service else ""
+
+
+def is_sure(hit):
+    """Tell whether the line of a hit ends a server whoever reads it: its row says so, and it is no warning."""
+    return hit.row.decisive and not hit.warned
 
 
 def is_fatal(item):
@@ -151,7 +195,12 @@ def is_fatal(item):
 
 
 def _preference(hit):
-    return (PREFERENCE[hit.row.role], 0 if hit.row.decisive or is_fatal(hit) else 1, hit.index)
+    return (
+        PREFERENCE[hit.row.role],
+        0 if is_sure(hit) or is_fatal(hit) else 1,
+        hit.index,
+        _ROW_ORDER[hit.row.name],
+    )
 
 
 def _phase_of_frames(frames):

@@ -16,8 +16,9 @@ import re
 HIGHEST_FRACTION = 0.985
 # A board that is held by others for more than this share is not full because of us.
 FOREIGN_SHARE = 0.05
-# What is reserved but unallocated counts as fragmentation from this share of what was wanted on.
-FRAGMENTED_SHARE = 0.5
+# What is reserved but unallocated counts as fragmentation when it would have been enough, and when it is more than the
+# rounding of the allocator (blocks of 20 MiB and 2 MiB for each of some streams).
+FRAGMENTED_LEAST_MIB = 128
 # A single allocation of this size is a spike, which a smaller chunk makes smaller.
 SPIKE_MIB = 256
 
@@ -43,7 +44,8 @@ _SIZE = r"([\d.]+ ?(?:[KMGT]i?B|bytes))"
 _OOM_FIGURES = (
     ("wanted_mib", re.compile(r"[Tt]ried to allocate " + _SIZE), _size_mib),
     ("board", re.compile(r"\b(?:GPU|NPU|XPU|MUSA) (\d{1,3})\b"), int),
-    ("total_gib", re.compile(r"total capacity of " + _SIZE), _size_gib),
+    # torch 2.1 and 2.2 print "capacty".
+    ("total_gib", re.compile(r"total capaci?ty of " + _SIZE), _size_gib),
     ("total_gib", re.compile(_SIZE + r" total(?: capacity)?[;)]"), _size_gib),
     ("free_mib", re.compile(r"of which " + _SIZE + r" is free"), _size_mib),
     ("free_mib", re.compile(_SIZE + r" free[;)]"), _size_mib),
@@ -123,11 +125,13 @@ def shape_of(kind, figures):
     """Return the shape (a key of SHAPES) of a device memory death: what its figures say about the reason."""
     total, foreign = figures.get("total_gib"), figures.get("foreign_gib", 0.0)
     wanted = figures.get("wanted_mib")
+    missing = (wanted or 0.0) - figures.get("free_mib", 0.0)
+    unallocated_mib = figures.get("reserved_unallocated_gib", 0.0) * 1024.0
     if total and foreign > FOREIGN_SHARE * total:
         return "foreign"
     if kind == "oom_weights":
         return "weights"
-    if wanted and figures.get("reserved_unallocated_gib", 0.0) * 1024.0 >= FRAGMENTED_SHARE * wanted:
+    if wanted and unallocated_mib >= max(missing, FRAGMENTED_LEAST_MIB):
         return "fragmentation"
     if kind in _SHAPE_BY_KIND:
         return _SHAPE_BY_KIND[kind]

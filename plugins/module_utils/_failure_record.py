@@ -18,7 +18,10 @@ EVIDENCE_LENGTH = 400
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """A named death. ``at``: epoch seconds of the evidence; ``figures``: its numbers, units in their names."""
+    """A named death. ``at``: epoch seconds of the evidence; ``figures``: its numbers, units in their names.
+
+    ``lines``: the last lines before it, of a death that no row names.
+    """
 
     kind: str
     phase: str | None = None
@@ -33,12 +36,23 @@ class Failure:
     fault: str = "configuration"
     row: str | None = None
     ranks: tuple = ()
+    lines: tuple = ()
 
     def as_dict(self):
         """Return plain JSON types."""
         data = dataclasses.asdict(self)
-        data["ranks"] = list(self.ranks)
+        data["ranks"], data["lines"] = list(self.ranks), list(self.lines)
         return data
+
+
+# Alternatives of one pattern need names of their own for the same thing.
+_SAME_FIGURE = {
+    "listen_port": "port",
+    "bind_port": "port",
+    "class_name": "architecture",
+    "wanted_tool": "tool",
+    "missing_tool": "tool",
+}
 
 
 def figures_of(match):
@@ -47,6 +61,7 @@ def figures_of(match):
     for name, value in match.groupdict().items():
         if value is None or name in ("device", "wanted", "what"):
             continue
+        name = _SAME_FIGURE.get(name, name)
         if re.fullmatch(r"-?\d{1,15}", value):
             figures[name] = int(value)
         elif re.fullmatch(r"-?\d{0,10}\.\d{1,10}", value):
@@ -61,10 +76,12 @@ class _Defaults(dict):
 
     WORDS = {
         "above": "",
-        "repo": "the model",
+        "repo": "named in the log",
         "option": "the argument",
         "port": "in question",
-        "path": "the target folder",
+        "path": "the place that the log names",
+        "needed_mb": "more",
+        "free_mb": "fewer",
         "module": "in question",
         "architecture": "this architecture",
         "format": "in its config.json",

@@ -23,6 +23,9 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._unit import (
     exit_sentence,
 )
 
+# SIGILL, SIGABRT, SIGFPE, SIGSEGV, as Python and as a shell print them.
+NATIVE_EXIT_CODES = (-4, -6, -8, -11, 132, 134, 136, 139)
+
 
 def from_exceptions(case):
     """Make a failure of an exception that no row knows: by the file that raised it, else by who died."""
@@ -60,6 +63,7 @@ def from_exceptions(case):
         at=chosen.entry.realtime_seconds,
         fault=fault,
         ranks=(chosen.rank,) if chosen.rank else (),
+        lines=case.last_lines(chosen.index),
     )
 
 
@@ -78,7 +82,7 @@ def from_markers(case):
         "Read the lines above this one; no line of the journal tells why the process ended.",
         "engine",
     )
-    silent = not any(hit.row.name in ("sigquit", "exception") for hit in deaths)
+    silent = not any(hit.row.name in ("sigquit", "exception", "native_crash") for hit in deaths)
     if silent and code in (-9, 137) and not (case.over and case.unit.result != "oom-kill"):
         # SIGKILL from outside, and nobody reported anything before: nearly always the kernel, for want of host memory.
         kind, fault = "host_oom_kill", "host"
@@ -88,6 +92,11 @@ def from_markers(case):
         )
     elif silent and code in (-7, 135):
         kind, fault, advice = "host_oom_kill", "host", "Enlarge shared memory (/dev/shm): a rank ended by SIGBUS."
+    elif code in NATIVE_EXIT_CODES or any(hit.row.name == "native_crash" for hit in deaths):
+        advice = (
+            "Go back to the version or configuration that served last, and look for Xid lines in the kernel's log: the "
+            "process crashed outside Python."
+        )
     return Failure(
         kind=kind,
         phase=phase_of(first, {}),
@@ -100,6 +109,7 @@ def from_markers(case):
         fault=fault,
         row=first.row.name,
         ranks=case.ranks(first),
+        lines=case.last_lines(),
     )
 
 
@@ -163,6 +173,7 @@ def from_unit(case):
         },
         at=at,
         fault="host" if kind == "host_oom_kill" else "engine",
+        lines=case.last_lines() if kind == "unknown" else (),
     )
 
 

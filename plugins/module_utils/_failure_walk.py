@@ -12,7 +12,13 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_catalogue import HARMLESS, HOST, ROWS, WRAPPER
+from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_catalogue import (
+    HARMLESS,
+    HOST,
+    ROWS,
+    WARNED,
+    WRAPPER,
+)
 from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_lines import SERVICE
 from ansible_collections.gpufleet.sglang.plugins.module_utils._startup import StartupReader
 from ansible_collections.gpufleet.sglang.plugins.module_utils._startup_lines import ECHO_PREFIXES, LINE_LENGTH
@@ -32,6 +38,7 @@ class Hit:
     after_ready: bool
     block: object
     batch: str | None
+    warned: bool = False
 
 
 class Block:
@@ -41,6 +48,7 @@ class Block:
         self.fatal = fatal
         self.rank = None
         self.frames = []
+        self.source = ""
         self.exception = None
         self.chained = False
         self.wrapper_phase = None
@@ -73,7 +81,8 @@ _NEVER_A_CAUSE = (*ECHO_PREFIXES, "server_args=")
 
 _BY_NEEDLE = {}
 for _entry in ROWS:
-    _BY_NEEDLE.setdefault(_entry.needle, []).append(_entry)
+    for _needle in _entry.needles:
+        _BY_NEEDLE.setdefault(_needle, []).append(_entry)
 _BY_NEEDLE = tuple((needle, tuple(rows)) for needle, rows in _BY_NEEDLE.items())
 
 
@@ -109,6 +118,11 @@ class Walk:
             return
         headed = len(text) != len(entry.message)
         block = self._follow(index, entry, rank, text, headed)
+        if block is not None and text.rstrip(": ") == "AssertionError" and block.source.startswith("assert "):
+            # A bare assertion says what failed in the line of the program only.
+            text = "AssertionError: " + block.source[:LINE_LENGTH]
+            if self.exceptions and self.exceptions[-1].index == index:
+                self.exceptions[-1].text = text
         self._match(index, entry, rank or (block.rank if block else None), text, block)
 
     def _follow(self, index, entry, rank, text, headed):
@@ -131,8 +145,12 @@ class Walk:
                 self._except(index, entry, rank, text, None)
             return None
         if _FRAME.match(text):
+            block.source = ""
             if len(block.frames) < _FRAMES_KEPT:
                 block.frames.append(text)
+        elif text[:1] == " " and block.exception is None:
+            # The line of the program; marks below it are no words.
+            block.source = text.strip() if text.strip(" ^~") else block.source
         elif text.startswith(_CHAIN):
             block.chained = True
         elif block.exception is None and _names_exception(text):
@@ -161,15 +179,18 @@ class Walk:
         # What names a cause stands at the beginning of a line.
         text = text[:LINE_LENGTH]
         lowered = text.lower()
-        harmless = None
+        harmless, tried = None, set()
         for needle, rows in _BY_NEEDLE:
             if needle not in lowered:
                 continue
             if harmless is None:
-                harmless = any(words in lowered for words in HARMLESS)
+                # An exception that was raised is no warning, whatever its text says.
+                raised = block is not None and block.exception is not None and block.exception == text
+                harmless = not raised and any(words in lowered for words in HARMLESS)
             for row in rows:
-                if harmless and row.role != HOST and row.kind != "disk_full":
+                if row.name in tried or (harmless and row.role != HOST and row.kind != "disk_full"):
                     continue
+                tried.add(row.name)
                 match = row.pattern.search(text)
                 if match is None:
                     continue
@@ -187,6 +208,7 @@ class Walk:
                         self.startup.ready,
                         block,
                         self.startup.last_batch,
+                        WARNED.search(text) is not None,
                     )
                 )
 

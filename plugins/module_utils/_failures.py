@@ -13,8 +13,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_case import Case, is_fatal, phase_of
-from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_catalogue import BY_PHASE, COLLECTIVE, NOTICE
+from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_case import Case, is_fatal, is_sure, phase_of
+from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_catalogue import (
+    BY_PHASE,
+    COLLECTIVE,
+    HOST_MEMORY,
+    HOST_MEMORY_FRAME,
+    NOTICE,
+)
 from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_figures import (
     INFEASIBLE,
     judge_out_of_memory,
@@ -104,22 +110,29 @@ def _from_hit(hit, case, target_tokens, cell_bytes):
         phase = None if phase == "process" else phase
         kind = KIND_BY_PHASE.get(phase, "oom_prefill")
     direction, advice, figures = _judge(hit, case, kind, target_tokens, cell_bytes)
+    fault = row.fault
+    if _is_memory(row) and _is_host_memory(hit):
+        # The CUDA call that pins host memory uses the words of the board's memory.
+        kind, direction, advice, fault = "host_oom_kill", "keep", HOST_MEMORY, "host"
     if row.role == COLLECTIVE and kind == "comm_init" and hit.after_ready:
         kind = "comm_timeout"
     exit_code = case.exit_code()
     if exit_code is not None:
         figures.setdefault("exit_code", exit_code)
+    dead_rank = case.dead_rank()
+    if dead_rank is not None:
+        figures.setdefault("rank", dead_rank)
     return Failure(
         kind=kind,
         phase=phase,
-        fatal=row.decisive or case.over or bool(case.markers) or is_fatal(hit),
+        fatal=is_sure(hit) or case.over or bool(case.markers) or is_fatal(hit),
         direction=direction,
         evidence=evidence_of(hit, case.secrets),
         advice=mask_text(advice_with(advice, figures), case.secrets),
         figures=figures,
         transient=row.transient,
         at=hit.entry.realtime_seconds,
-        fault=row.fault,
+        fault=fault,
         row=row.name,
         ranks=case.ranks(hit),
     )
@@ -145,6 +158,12 @@ def _judge(hit, case, kind, target_tokens, cell_bytes):
         # Nobody said why the peer ended. In the middle of a prefill, memory is the likely reason.
         direction = "lower"
     return direction, advice, figures
+
+
+def _is_host_memory(hit):
+    """Tell whether a memory error was raised where host memory is taken for the hierarchical cache."""
+    frames = hit.block.frames if hit.block is not None else []
+    return not parse_out_of_memory(hit.text) and any(HOST_MEMORY_FRAME.search(frame) for frame in frames[-4:])
 
 
 def _is_memory(row):

@@ -43,8 +43,13 @@ def _each(pattern):
     return [read_text(path) for path in sorted(glob.glob(pattern))]
 
 
+def numa_nodes():
+    """Return the number of NUMA nodes that have CPUs, at least 1: on a CPU the engine gives each rank one of them."""
+    return nodes_with_cpus(_each("/sys/devices/system/node/node[0-9]*/cpulist"))
+
+
 def _machine_memory():
-    return read_text("/proc/meminfo"), nodes_with_cpus(_each("/sys/devices/system/node/node[0-9]*/cpulist"))
+    return read_text("/proc/meminfo"), numa_nodes()
 
 
 def _pci_devices():

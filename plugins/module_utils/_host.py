@@ -11,21 +11,25 @@ from __future__ import annotations
 import os
 import time
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _http, _secrets
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _http, _journal_stream, _secrets
 
 
 def runner_of(module):
-    """``run(argv) -> (rc, stdout, stderr)`` in a plain locale; raises OSError for a command that does not exist."""
+    """A ``_journal_stream.Runner``: ``run(argv) -> (rc, stdout, stderr)`` in a plain locale, or line by line.
+
+    Raises OSError for a command that does not exist.
+    """
 
     def run(argv):
         return module.run_command(
             argv,
-            environ_update={"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "SYSTEMD_COLORS": "0"},
+            environ_update=_journal_stream.ENVIRONMENT,
+            errors="replace",
             expand_user_and_vars=False,
             handle_exceptions=False,
         )
 
-    return run
+    return _journal_stream.Runner(run)
 
 
 def address_of(module, params):

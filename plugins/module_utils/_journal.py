@@ -10,10 +10,9 @@ line in _journal_lines, and logs that are no journal in _journal_text, so that n
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import re
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _journal_export
 from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_lines import (
     JOURNALD,
     KERNEL,
@@ -26,20 +25,8 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_lines imp
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_text import decode_text
 
-# The only fields that are read. journalctl adds the cursor and the timestamps by itself.
-FIELDS = (
-    "MESSAGE",
-    "_PID",
-    "_SYSTEMD_INVOCATION_ID",
-    "INVOCATION_ID",
-    "USER_INVOCATION_ID",
-    "_LINE_BREAK",
-    "_STREAM_ID",
-    "_TRANSPORT",
-    "SYSLOG_IDENTIFIER",
-    "UNIT",
-    "USER_UNIT",
-)
+# A line that a process never ends arrives in pieces for ever: of one line so much is kept.
+_LINE_BYTES = 2**20
 
 
 def _text(value):
@@ -95,7 +82,7 @@ def _origin(record):
         return KERNEL, None
     identifier = _field(record, "SYSLOG_IDENTIFIER")
     if transport == "driver" or identifier == "systemd-journald":
-        return JOURNALD, None
+        return JOURNALD, _field(record, "OBJECT_SYSTEMD_INVOCATION_ID")
     unit = _field(record, "UNIT") or _field(record, "USER_UNIT")
     if unit and identifier in ("systemd", None):
         own = _field(record, "INVOCATION_ID") or _field(record, "USER_INVOCATION_ID")
@@ -103,46 +90,69 @@ def _origin(record):
     return SERVICE, _field(record, "_SYSTEMD_INVOCATION_ID") or _field(record, "INVOCATION_ID")
 
 
-def decode_json_lines(text):
-    """Decode ``journalctl -o json`` output (str or bytes) into a list of Entry; what is not a JSON object is skipped.
+def record_of(line):
+    """Return the record (a dictionary) of a line of ``journalctl -o json`` (str or bytes), or None when it is none."""
+    try:
+        record = json.loads(line if isinstance(line, str) else bytes(line).decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+class Decoder:
+    """Decodes the lines of ``journalctl -o json`` one after the other.
 
     Lines over journald's LineMax arrive in pieces marked ``_LINE_BREAK=line-max``: they are joined per stream again.
+    ``cursor``: that of the last record, whether or not anything of it can be seen.
     """
-    entries, open_lines = [], {}
+
+    def __init__(self):
+        self.cursor = None
+        self._open_lines = {}
+
+    def feed(self, line):
+        """Return the entries that a line (str or bytes) completes; none for what is not a JSON object."""
+        record = record_of(line)
+        return () if record is None else self.take(record)
+
+    def take(self, record):
+        """Return the entries that a record (a dictionary) completes."""
+        self.cursor = _field(record, "__CURSOR") or self.cursor
+        continues = record.get("_LINE_BREAK") == "line-max"
+        if not continues and not self._open_lines:
+            return _entries_of(record, _text(record.get("MESSAGE")))
+        stream = _field(record, "_STREAM_ID") or str(record.get("_PID"))
+        waiting = self._open_lines.pop(stream, None)
+        if waiting is None and not continues:
+            return _entries_of(record, _text(record.get("MESSAGE")))
+        first, parts = waiting or (record, bytearray())
+        if len(parts) < _LINE_BYTES:
+            parts.extend(_bytes(record.get("MESSAGE")))
+        if continues:
+            self._open_lines[stream] = (first, parts)
+            return ()
+        return _entries_of(first, as_text(parts))
+
+    def rest(self):
+        """Return the entries of lines whose end did not come."""
+        entries = []
+        for record, parts in self._open_lines.values():
+            entries.extend(_entries_of(record, as_text(parts)))
+        self._open_lines = {}
+        return entries
+
+
+def decode_json_lines(text):
+    """Decode ``journalctl -o json`` output (str or bytes) into a list of Entry; what is no JSON object is skipped."""
+    decoder, entries = Decoder(), []
     for line in as_text(text).split("\n"):
         if not line.startswith("{"):
             line = line.lstrip()
             if not line.startswith("{"):
                 continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict):
-            _take(record, entries, open_lines)
-    for record, parts in open_lines.values():
-        entries.extend(_entries_of(record, as_text(b"".join(parts))))
+        entries.extend(decoder.feed(line))
+    entries.extend(decoder.rest())
     return entries
-
-
-def _take(record, entries, open_lines):
-    """Add the entries of one record, or keep it until the rest of its line arrives."""
-    continues = record.get("_LINE_BREAK") == "line-max"
-    if not continues and not open_lines:
-        entries.extend(_entries_of(record, _text(record.get("MESSAGE"))))
-        return
-    stream = _field(record, "_STREAM_ID") or record.get("_PID")
-    stream = stream if isinstance(stream, str) else str(stream)
-    waiting = open_lines.pop(stream, None)
-    if waiting is None and not continues:
-        entries.extend(_entries_of(record, _text(record.get("MESSAGE"))))
-        return
-    first, parts = waiting or (record, [])
-    parts.append(_bytes(record.get("MESSAGE")))
-    if continues:
-        open_lines[stream] = (first, parts)
-    else:
-        entries.extend(_entries_of(first, as_text(b"".join(parts))))
 
 
 def _entries_of(record, message):
@@ -173,10 +183,23 @@ def looks_like_json(text):
 
 
 def decode(text):
-    """Decode a log of either kind; returns (entries, "json" or "text")."""
+    """Decode a log of whatever kind (str or bytes); returns (entries, "json", "export" or "text")."""
+    if _journal_export.looks_like_export(text):
+        return _of_records(_journal_export.records_of_export(text)), "export"
+    text = as_text(text)
     if looks_like_json(text):
         return decode_json_lines(text), "json"
+    if _journal_export.looks_like_wrapped_json(text):
+        return _of_records(_journal_export.records_of_wrapped_json(text)), "json"
     return decode_text(text), "text"
+
+
+def _of_records(records):
+    decoder, entries = Decoder(), []
+    for record in records:
+        entries.extend(decoder.take(record))
+    entries.extend(decoder.rest())
+    return entries
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -187,7 +210,7 @@ def invocations(entries):
     """Return the invocation ids in the order in which they first appear."""
     seen = {}
     for entry in entries:
-        if entry.invocation_id:
+        if entry.invocation_id and entry.source in (SERVICE, SYSTEMD):
             seen.setdefault(entry.invocation_id, None)
     return list(seen)
 
@@ -201,19 +224,21 @@ def select_invocation(entries, invocation_id=None):
     entries = list(entries)
     known = invocations(entries)
     if not known:
-        return last_start(entries)
+        return starts(entries)[-1]
     wanted = invocation_id or known[-1]
     chosen, current, begun = [], None, False
     for entry in entries:
-        current = entry.invocation_id or current
-        begun = begun or current == wanted
-        mine = current == wanted if entry.source in (SERVICE, SYSTEMD) else begun
+        if entry.source in (SERVICE, SYSTEMD):
+            current = entry.invocation_id or current
+            begun = begun or current == wanted
+            mine = current == wanted
+        else:
+            mine = entry.invocation_id in (None, wanted)
         if mine and begun:
             chosen.append(entry)
     return chosen
 
 
-_START_LINES = re.compile(r"^(?:server_args=|Started .*|Starting .*\.\.\.$)")
 _PAST_LINES = (
     "Load weight begin",
     "The server is fired up",
@@ -225,142 +250,24 @@ _PAST_LINES = (
 )
 
 
-def last_start(entries):
-    """Return the entries of the last start in a text log that holds several, one behind the other."""
-    begin, past = 0, False
+def starts(entries):
+    """Cut a text log at the starts in it, one behind the other; returns a list of lists, at least one.
+
+    A start begins with systemd's word about it or with the engine's arguments, once something of the one before has
+    been read.
+    """
+    cuts, past = [0], False
     for index, entry in enumerate(entries):
         message = split_head(entry.message)[2]
-        if past and _START_LINES.match(message) and (entry.unit_message or message.startswith("server_args=")):
-            begin, past = index, False
+        if past and _begins_start(entry, message):
+            cuts.append(index)
+            past = False
         elif not past and any(words in message for words in _PAST_LINES):
             past = True
-    return entries[begin:]
+    return [entries[begin:end] for begin, end in zip(cuts, cuts[1:] + [len(entries)])]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Commands
-
-
-def _base_command():
-    return ["journalctl", "--no-pager", "--quiet", "--output=json", "--all", "--output-fields=" + ",".join(FIELDS)]
-
-
-def journal_command(unit, invocation_id, after_cursor=None):
-    """Return the journalctl argument list for one invocation of *unit* (for the whole unit when the id is None).
-
-    The selection is by invocation id, which neither clock steps nor restarts can disturb; it covers what the service
-    printed and what systemd said about it. after_cursor must be the cursor of an entry of this very selection: before
-    systemd 255 any other one loses an entry.
-    """
-    command = _base_command()
-    if after_cursor:
-        command.append("--after-cursor=" + after_cursor)
-    if invocation_id:
-        return command + ["_SYSTEMD_INVOCATION_ID=" + invocation_id, "+", "INVOCATION_ID=" + invocation_id]
-    return command + ["--unit=" + unit]
-
-
-def last_entry_command(unit):
-    """Return the command that prints the newest entry of *unit*: its invocation is the last one."""
-    return _base_command() + ["--unit=" + unit, "--lines=1"]
-
-
-def kernel_command(since_seconds):
-    """Return the command for the kernel's lines since *since_seconds* (epoch): GPU errors and out-of-memory kills."""
-    return _base_command() + ["--dmesg", "--since=@{0}".format(int(since_seconds))]
-
-
-@dataclasses.dataclass(frozen=True)
-class ReaderProblem:
-    """No answer of journalctl or systemctl: no_systemd, no_journal, no_permission, broken or missing_program."""
-
-    kind: str
-    sentence: str
-    retry: bool
-
-    def as_dict(self):
-        """Return plain JSON types."""
-        return dataclasses.asdict(self)
-
-
-# (text in stderr or stdout, kind, retry, sentence)
-_READER_PROBLEMS = (
-    (
-        "not been booted with systemd",
-        "no_systemd",
-        False,
-        "This needs a host running systemd, and PID 1 here is something else; run it on one that boots systemd.",
-    ),
-    (
-        "Failed to connect to bus",
-        "no_systemd",
-        False,
-        "This needs a host running systemd, and its bus does not answer; run it on one that boots systemd.",
-    ),
-    (
-        "Permission denied",
-        "no_permission",
-        False,
-        "Reading the journal was refused; use become, or add the user to the group systemd-journal.",
-    ),
-    (
-        "insufficient permissions",
-        "no_permission",
-        False,
-        "Reading the journal was refused; use become, or add the user to the group systemd-journal.",
-    ),
-    (
-        "not seeing messages from other users",
-        "no_permission",
-        False,
-        "Reading the journal was refused; use become, or add the user to the group systemd-journal.",
-    ),
-    (
-        "No journal files were",
-        "no_journal",
-        False,
-        "This host keeps no journal, so causes cannot be named; set Storage=persistent in journald.conf.",
-    ),
-    (
-        "-- No entries --",
-        "no_journal",
-        False,
-        "The journal holds nothing of this unit, so causes cannot be named; set Storage=persistent in journald.conf.",
-    ),
-    (
-        "Failed to iterate through journal",
-        "broken",
-        True,
-        "The journal was rotated while it was read; it is read again.",
-    ),
-    ("Bad message", "broken", True, "The journal was rotated while it was read; it is read again."),
-    (
-        "Failed to seek to cursor",
-        "broken",
-        True,
-        "The cursor is of another journal; the invocation is read from its beginning.",
-    ),
-)
-
-
-def reader_problem(rc, stdout, stderr):
-    """Say why journalctl or systemctl gave no answer, or None when there is nothing to say.
-
-    rc: exit status (127: the program is missing); stdout, stderr: its text.
-    """
-    text = (stderr or "") + "\n" + (stdout or "")[:2000]
-    if rc == 127 or "command not found" in (stderr or ""):
-        return ReaderProblem(
-            "missing_program",
-            "This needs a host running systemd, and its programs systemctl and journalctl are missing here.",
-            False,
-        )
-    for words, kind, retry, sentence in _READER_PROBLEMS:
-        if words in text:
-            return ReaderProblem(kind, sentence, retry)
-    if rc:
-        first = (stderr or "").strip().splitlines()
-        return ReaderProblem(
-            "broken", "journalctl failed: {0}".format(first[0] if first else "exit status {0}".format(rc)), True
-        )
-    return None
+def _begins_start(entry, message):
+    if not entry.unit_message:
+        return message.startswith("server_args=")
+    return message.startswith("Started ") or (message.startswith("Starting ") and message.endswith("..."))

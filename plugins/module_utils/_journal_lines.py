@@ -99,7 +99,8 @@ def stamp_times(stamp):
 # ---------------------------------------------------------------------------------------------------------------------
 # Making lines plain
 
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_]?)")
+# The title that a terminal sequence sets ends with its line: one that is never closed must not hide the rest of a log.
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]{0,300}(?:\x07|\x1b\\)?|[@-Z\\-_]?)")
 _SPECIAL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
 _CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _BREAK = re.compile(r"[\r\n\x00\x85\u2028\u2029]+")

@@ -9,6 +9,7 @@ Private to the gpufleet.sglang collection; may change at any time.
 from __future__ import annotations
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
+from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import notices_of, of_ranks
 
 # What a way back ended in, by what its start-up showed.
 RESTORED, DEGRADED, STOPPED, DOWN = "restored", "restored_degraded", "stopped", "down"
@@ -54,13 +55,15 @@ def _serving_sentence(serving, state, back):
         why = ((back.get("ready") or {}).get("reason") or "it did not come up").rstrip(".")
         return "%s, but not as before: %s." % (where, why)
     if state in (RESTORED, DEGRADED):
-        pool = ((back.get("ready") or {}).get("startup") or {}).get("pool_tokens")
+        ready = back.get("ready") or {}
+        pool = (ready.get("startup") or {}).get("pool_tokens")
+        held = ", pool %s tokens%s" % (f"{pool:,}", of_ranks(ready.get("pools"))) if pool else ""
         what = {"proof": "the last proven configuration", "baseline": "what served before"}.get(
             back.get("kind"), "what was there before"
         )
         tail = " with less than its record" if state == DEGRADED else ""
         again = " as it did, without a restart" if back.get("kept") else " again"
-        return "%s%s: %s%s%s." % (where, again, what, ", pool %s tokens" % pool if pool else "", tail)
+        return "%s%s: %s%s%s." % (where, again, what, held, tail)
     return where + "."
 
 
@@ -74,7 +77,8 @@ def outcome(instance, step, attempts, back, serving, proof, pending=()):
     :arg proof: the proof that is valid now, or None.
     :arg pending: directives that are written and wait for the next restart.
     :returns: ``{"success", "verdict", "message", "serving", "way_back", "attempts", "pool_tokens", "fraction",
-        "pending"}``.
+        "pending", "notices"}``; ``notices`` are sentences about processes that hold memory of its boards, and about
+        witnesses that disagree.
     """
     action = step.get("action")
     last = attempts[-1] if attempts else {}
@@ -85,6 +89,7 @@ def outcome(instance, step, attempts, back, serving, proof, pending=()):
         verdict = "planned"
     success = action in ("keep", "apply", "planned") or (action == "done" and verdict in ("proven", "holds"))
     state = way_back_state(back) if action == "back" else None
+    noticed = [*(last.get("notices") or ()), *notices_of((back or {}).get("ready") or {})]
     result = {
         "success": success,
         "verdict": verdict or ("refused" if action == "refuse" else "failed"),
@@ -94,6 +99,7 @@ def outcome(instance, step, attempts, back, serving, proof, pending=()):
         "pool_tokens": (proof or {}).get("pool_tokens") if success else None,
         "fraction": (proof or {}).get("fraction") if success else None,
         "pending": list(pending),
+        "notices": list(dict.fromkeys(noticed)),
     }
     result["message"] = _message(instance, step, last, result, back, proof)
     result["rollback_message"] = "%s: %s %s" % (
@@ -114,17 +120,26 @@ def pending_sentences(pending):
     ]
 
 
+def _proven_words(proof):
+    """Pool, fraction and headroom of a proof, in words."""
+    pool, headroom_gib = proof.get("pool_tokens"), proof.get("headroom_gib")
+    words = "pool %s tokens%s at fraction %s" % (
+        "unknown" if pool is None else f"{pool:,}",
+        of_ranks(proof.get("pools")),
+        proof.get("fraction"),
+    )
+    if headroom_gib is None:
+        return words
+    where = proof.get("headroom_where")
+    return "%s, headroom %.2f GiB%s" % (words, headroom_gib, " on %s" % where if where else "")
+
+
 def _message(instance, step, last, result, back, proof):
     action, reason = step.get("action"), (step.get("reason") or "").strip()
     if action == "planned":
         return "%s: %s" % (instance, reason)
     if result["success"]:
-        text = "%s: %s, pool %s tokens at fraction %s." % (
-            instance,
-            result["verdict"],
-            (proof or {}).get("pool_tokens"),
-            (proof or {}).get("fraction"),
-        )
+        text = "%s: %s, %s." % (instance, result["verdict"], _proven_words(proof or {}))
         if result["verdict"] == "holds":
             text += " It was not put under load (sglang_server_soak: none), so it is not proven."
         if action == "apply":
@@ -135,6 +150,8 @@ def _message(instance, step, last, result, back, proof):
     advice = (last.get("failure") or {}).get("advice")
     if advice and action != "refuse":
         parts.append("Way out: %s" % advice)
+    # What else holds memory of the boards may be all that is wrong.
+    parts += result["notices"]
     parts.append(_serving_sentence(result["serving"], result["way_back"], back))
     if action == "done":
         parts.append("It is not enabled, and systemd does not start it again when it dies.")

@@ -13,26 +13,43 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-# A line that names a death is trusted after this time: by then the rest of its traceback is in the journal.
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _witness
+
+# A line that names a death is trusted when the rest of its traceback is in the journal: when nothing new came for a
+# moment (ranks that die together write within some hundred milliseconds), and after the longer time in any case.
+STILL_SECONDS = 0.25
 SETTLE_SECONDS = 1.0
 
-# How long an ended unit is given for its last lines to reach the journal.
+# How long an ended unit is given for its last lines to reach the journal, likewise.
+LAST_LINES_STILL_SECONDS = 0.4
 LAST_LINES_SECONDS = 1.0
+
+# Kinds that the last lines may still replace by a better one: they say that something died, and not why.
+WEAK_KINDS = ("unknown", "unit_failed", "scheduler_died")
 
 # After so long without a new phase the server is asked whether it is healthy in spite of the journal, ...
 QUIET_SECONDS = 30.0
 # ... and when it has been so for this time, its ready line was lost.
 LOST_LINE_SECONDS = 10.0
 
+# The server listens when all ranks are ready: with its port open while the journal tells of an earlier phase, lines
+# were lost, and the server itself is asked much sooner.
+BEHIND_PHASES = ("process", "init", "weights", "pool", "graphs")
+BEHIND_QUIET_SECONDS = 3.0
+BEHIND_LOST_LINE_SECONDS = 2.0
+
 # After the ready line, how long a port that is not (yet) ours is waited for.
 PORT_SECONDS = 5.0
 
-# In these phases a slice does not return: the ready line is near, and a new slice would cost a connection.
-HELD_PHASES = ("warmup", "ready", "completion")
+# In these phases a slice does not return: the ready line is near, and a new slice would cost a connection. A completion
+# that is under way would be lost with it, and is held as long as the run's lease (three minutes) allows.
+HELD_PHASES = ("warmup", "ready")
 HOLD_SECONDS = 60.0
+ANSWER_HOLD_SECONDS = 150.0
 
-# A phase must last so long to be worth a return.
-PHASE_SETTLE_SECONDS = 0.7
+# A phase must last so long to be worth a return: what dies for want of memory mostly does so at the beginning of a
+# phase, and nobody looks while a slice ends and the next one begins.
+PHASE_SETTLE_SECONDS = 2.5
 
 
 @dataclass(frozen=True)
@@ -41,9 +58,11 @@ class Sight:
 
     ``unit`` is the unit's state as a dictionary (words of ``_unit``), ``ended`` and ``restarted`` what it means for the
     invocation that is waited for. ``startup`` and ``failure`` come from the journal of that invocation. ``*_seconds``
-    tell for how long something has been so. ``port`` is ``ours``, ``other``, ``hidden`` (something listens, whose it
-    is cannot be read) or ``closed``; None when nobody looked. ``witness`` is the start-up record by ``/server_info``.
-    ``answering``: a completion is under way; ``answer_*``: one that came back; ``answer_error`` the last error.
+    tell for how long something has been so, ``still_seconds`` since when the journal brought nothing new.
+    ``journal_problem``: why there is no journal, one sentence. ``stall`` is the failure that silence names, ``how_far``
+    the progress in words. ``port`` is ``ours``, ``other``, ``hidden`` (something listens, whose it is cannot be read)
+    or ``closed``; None when nobody looked. ``witness`` is the start-up record by ``/server_info``. ``answering``: a
+    completion is under way; ``answer_*``: one that came back; ``answer_error`` the last error.
     """
 
     unit: dict[str, Any]
@@ -53,7 +72,11 @@ class Sight:
     startup: dict[str, Any] = field(default_factory=dict)
     failure: dict[str, Any] | None = None
     failure_seconds: float = 0.0
+    still_seconds: float = 0.0
+    stall: dict[str, Any] | None = None
+    how_far: str = ""
     journal: bool = True
+    journal_problem: str | None = None
     phase_seconds: float = 0.0
     port: str | None = None
     port_owner: int | None = None
@@ -95,79 +118,6 @@ def failure_record(kind, phase, evidence, advice, at=None, fatal=True, direction
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Before the first wait
-
-
-@dataclass(frozen=True)
-class NotWaitable:
-    """A state of the unit in which waiting is of no use. ``{unit}`` is filled in."""
-
-    name: str
-    value: str
-    expected: str
-    advice: str
-    source: str
-
-
-NOT_WAITABLE = (
-    NotWaitable(
-        "load_state",
-        "not-found",
-        "a unit named {unit}",
-        "Deploy it, or correct the name (systemctl list-unit-files).",
-        "LoadState, systemd.unit(5)",
-    ),
-    NotWaitable("load_state", "masked", "a unit that can start", "Unmask it: systemctl unmask {unit}.", "LoadState"),
-    NotWaitable(
-        "load_state",
-        "bad-setting",
-        "a unit that systemd can load",
-        "Look into systemd-analyze verify {unit}.",
-        "LoadState, systemd 243+",
-    ),
-    NotWaitable(
-        "load_state", "error", "a unit that systemd can load", "Look into systemd-analyze verify {unit}.", "LoadState"
-    ),
-)
-
-
-def not_waitable(unit):
-    """A failure record when the unit cannot come up by itself, else None.
-
-    :arg unit: state of the unit as a dictionary with ``name``, ``load_state``, ``active_state``, ``invocation_id``.
-    """
-    name = unit.get("name") or "the unit"
-    for row in NOT_WAITABLE:
-        if unit.get(row.name) == row.value:
-            return failure_record(
-                "unit_failed",
-                "process",
-                f"Expected {row.expected.format(unit=name)}, found it {row.value}.",
-                row.advice.format(unit=name),
-            )
-    if unit.get("active_state") == "inactive" and not unit.get("invocation_id"):
-        return failure_record(
-            "unit_failed",
-            "process",
-            f"Expected {name} to be started, found it not started.",
-            f"Start it: systemctl start {name}.",
-        )
-    return None
-
-
-def changed_invocation(expected, unit):
-    """A failure record for an invocation that is not the one to wait for."""
-    return failure_record(
-        "unit_failed",
-        "process",
-        "Expected invocation {} of {}, found {} after {} restarts.".format(
-            expected, unit.get("name"), unit.get("invocation_id") or "none", unit.get("n_restarts")
-        ),
-        f"The unit was started again meanwhile; look into journalctl _SYSTEMD_INVOCATION_ID={expected}.",
-    )
-
-
-# ---------------------------------------------------------------------------------------------------------------
 # One look
 
 
@@ -182,6 +132,8 @@ def next_move(sight):
             return answered
     if sight.waited_seconds >= sight.timeout_seconds:
         return Move("fail", _timeout(sight))
+    if sight.stall is not None and sight.healthy_seconds is None:
+        return Move("fail", _with_answer_error(sight.stall, sight))
     if sight.answering:
         return Move("wait")
     if sight.startup.get("state") == "ready":
@@ -189,18 +141,31 @@ def next_move(sight):
     return _not_ready(sight)
 
 
+def _with_answer_error(failure, sight):
+    if not sight.answer_error:
+        return failure
+    return dict(failure, evidence=f"{failure['evidence']}; the last completion: {sight.answer_error}")
+
+
 def death(sight):
     """A move when the start-up is over by a death, or about to be."""
     failure = sight.failure
-    if failure and failure.get("fatal") and (sight.ended or sight.restarted or sight.failure_seconds >= SETTLE_SECONDS):
+    over = sight.ended or sight.restarted
+    fatal = bool(failure and failure.get("fatal"))
+    if over and fatal and failure.get("kind") not in WEAK_KINDS:
         return Move("fail", failure)
-    if sight.ended or sight.restarted:
-        if sight.ended_seconds < LAST_LINES_SECONDS:
-            return Move("wait")
-        return Move("fail", failure or _unnamed_end(sight))
-    if failure and failure.get("fatal"):
-        return Move("wait")
+    if over:
+        settled = _is_settled(sight.ended_seconds, sight.still_seconds, LAST_LINES_STILL_SECONDS, LAST_LINES_SECONDS)
+        return Move("fail", failure or _unnamed_end(sight)) if settled else Move("wait")
+    if fatal:
+        settled = _is_settled(sight.failure_seconds, sight.still_seconds, STILL_SECONDS, SETTLE_SECONDS)
+        return Move("fail", failure) if settled else Move("wait")
     return None
+
+
+def _is_settled(seconds, still_seconds, least_seconds, most_seconds):
+    """Whether what was seen so long ago is complete: nothing came after it for a moment, or for long enough."""
+    return seconds >= most_seconds or min(seconds, still_seconds) >= least_seconds
 
 
 def _unnamed_end(sight):
@@ -254,6 +219,10 @@ def _timeout(sight):
         seen.append(f"the completion: {sight.answer_error}")
     if sight.witness_error:
         seen.append(sight.witness_error)
+    if sight.how_far:
+        seen.append(sight.how_far)
+    if sight.journal_problem:
+        seen.append(sight.journal_problem)
     if sight.last_line:
         seen.append(f"last line: {sight.last_line}")
     return failure_record(
@@ -305,9 +274,9 @@ def _not_ready(sight):
         return Move("fail", _port_failure(sight))
     if sight.port != "ours":
         return Move("wait")
-    if sight.journal and sight.phase_seconds < QUIET_SECONDS:
+    quiet, patience = _lost_line_seconds(sight)
+    if sight.phase_seconds < quiet:
         return Move("wait")
-    patience = LOST_LINE_SECONDS if sight.journal else 0.0
     if sight.healthy_seconds is None or sight.healthy_seconds < patience:
         return Move("ask_health")
     if sight.witness is None and sight.witness_error is None:
@@ -317,11 +286,18 @@ def _not_ready(sight):
     return Move("ask_completion")
 
 
+def _lost_line_seconds(sight):
+    """(quiet, patience): for how long no phase began, and how long the server is healthy, before its line was lost."""
+    if not sight.journal:
+        return 0.0, 0.0
+    if sight.startup.get("phase", "process") in BEHIND_PHASES:
+        return BEHIND_QUIET_SECONDS, BEHIND_LOST_LINE_SECONDS
+    return QUIET_SECONDS, LOST_LINE_SECONDS
+
+
 def wants_port(sight):
-    """Whether this look needs to know who listens: reading it costs a walk through /proc."""
-    if sight.startup.get("state") == "ready" or not sight.journal:
-        return True
-    return sight.phase_seconds >= QUIET_SECONDS
+    """Whether this look needs to know who listens: nobody has to know in every look."""
+    return sight.startup.get("state") == "ready" or sight.phase_seconds >= _lost_line_seconds(sight)[0]
 
 
 def no_pool(sight):
@@ -329,12 +305,20 @@ def no_pool(sight):
     return failure_record(
         "no_evidence",
         "ready",
-        "The server is up, but no witness tells its pool: the journal of this invocation does not, and %s."
-        % (sight.witness_error or "/server_info does not"),
-        "Set LogRateLimitIntervalSec=0 in the unit so that no line is lost, or api_key so that /server_info answers; "
+        "The server is up, but no witness tells its pool: %s, and %s."
+        % (
+            (sight.journal_problem or "the journal of this invocation does not").rstrip("."),
+            (sight.witness_error or "/server_info does not").rstrip("."),
+        ),
+        "Set LogRateLimitIntervalSec=1us in the unit so that no line is lost, or api_key so that /server_info answers; "
         "the server is left running.",
         fatal=False,
     )
+
+
+def not_told(judged):
+    """The failure of a server that answers while a part of its promise has no witness. It is left running."""
+    return failure_record("no_evidence", "ready", judged["reason"], _witness.NO_EVIDENCE_ADVICE, fatal=False)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -344,9 +328,16 @@ def no_pool(sight):
 def merged_startup(startup, witness):
     """The start-up record with what only ``/server_info`` knew, and the name of the witness of the pool.
 
+    The smallest pool that a witness tells is the pool. Memory is not mixed: a headroom that the journal does not tell
+    stays unknown in a record of the journal; :mod:`_witness` puts the witnesses side by side.
+
     :returns: ``(startup, evidence)``; evidence is ``journal``, ``server_info`` or None.
     """
-    if startup.get("pool_tokens") is not None:
+    told, shown = startup.get("pool_tokens"), (witness or {}).get("pool_tokens")
+    if told is not None and shown is not None and shown < told:
+        # A DP rank whose lines were lost: the smallest pool is the promise.
+        return dict(startup, pool_tokens=shown, evidence="server_info"), "server_info"
+    if told is not None:
         return dict(startup, evidence="journal"), "journal"
     if not witness:
         return dict(startup, evidence=None), None
@@ -374,6 +365,8 @@ def timeline(startup, completion=None) -> list[dict[str, Any]]:
 
 def slice_is_over(phase, known_phase, phase_seconds, slice_elapsed_seconds, slice_seconds):
     """Whether a slice returns to its caller although nothing is decided."""
+    if phase == "completion":
+        return slice_elapsed_seconds >= max(slice_seconds, ANSWER_HOLD_SECONDS)
     if phase in HELD_PHASES:
         return slice_elapsed_seconds >= max(slice_seconds, HOLD_SECONDS)
     if known_phase is not None and phase != known_phase and phase_seconds >= PHASE_SETTLE_SECONDS:

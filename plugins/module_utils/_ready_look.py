@@ -10,7 +10,6 @@ What the server itself is asked, and what a sight means, stands in ``_ready_run`
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -18,16 +17,20 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _failures,
     _follow_unit,
     _mask,
+    _patience,
     _ready,
+    _ready_load,
     _startup,
     _unit,
 )
+from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_lines import SERVICE, split_head
+from ansible_collections.gpufleet.sglang.plugins.module_utils._startup_lines import ECHO_PREFIXES
 
 # A unit without any entry after this time has no journal that can be read: systemd's own "Started" is missing.
 EMPTY_JOURNAL_SECONDS = 3.0
 
-# A server that is up for longer: its start-up is read in windows, so that weeks of later lines cost nothing.
-START_WINDOWS_SECONDS = (600.0, 3600.0, 4 * 3600.0)
+# A line that is news is looked for among so many of the newest.
+NEWS_ENTRIES = 200
 
 
 class StartLook:
@@ -36,10 +39,10 @@ class StartLook:
     ``startup`` and ``failure``: records as dictionaries. ``phase``: the last one seen, since ``phase_at`` (by the
     clock). ``known_phase``: the one that the wait began with. ``restarts``: of the unit when the wait began.
 
-    :arg follower: a ``_follow.Follower``. :arg settings: ``_ready_run.Settings``.
+    :arg follower: a ``_follow.Follower``. :arg settings: ``_ready_run.Settings``. :arg load: ``_ready_load.StartLoad``.
     """
 
-    def __init__(self, follower, settings, http, proc_root, clock, wall):
+    def __init__(self, follower, settings, http, proc_root, clock, wall, load):
         self._follower = follower
         self._address = settings.address
         self._http = http
@@ -49,13 +52,18 @@ class StartLook:
         self._began = clock()
         self._unit = _follow_unit.UnitLook(follower, http, proc_root, clock)
         self._lasting = _follow_unit.Lasting(clock)
+        self._load = load
+        self._news = None
+        self._no_journal = None
+        self._still_since = self._began
         self._reader = _startup.StartupReader()
-        self._read_entries = 0
+        self._beginnings = 0
         self.startup: dict[str, Any] = {"state": "loading", "phase": "process"}
         self.failure: dict[str, Any] | None = None
         self.phase = self.known_phase = settings.known_phase
         self.phase_at = self._began
         self.restarts = settings.known_restarts
+        self._waited_before = settings.waited_seconds
 
     def see(self):
         """Look at everything once; the fields of the sight that the server itself must tell stay empty."""
@@ -68,12 +76,18 @@ class StartLook:
                 self.read()
                 self._classify()
         self._note_phase()
+        self._load.look(self.main_pid, self.startup, self._news)
         sight = self._sight()
         if _ready.wants_port(sight):
             sight = replace(sight, **self._look_at_port())
         return sight
 
     # -- the unit
+
+    @property
+    def main_pid(self):
+        """The main process of the unit as it was seen last, 0 without one."""
+        return self._unit.state.main_pid if self._unit.state else 0
 
     def look_at_unit(self):
         """The state of the unit, or None when systemd could not be asked."""
@@ -85,6 +99,16 @@ class StartLook:
     def _is_ended(self):
         return _unit.ended(self._unit.state)
 
+    def main_process_is_there(self):
+        """Whether the unit's main process, as it was last seen, lives."""
+        return bool(self.main_pid) and self._http.process_exists(self.main_pid, self._proc_root)
+
+    def is_dying(self):
+        """Whether something has died and the rest is only waited for."""
+        if self._is_ended() or (self.failure and self.failure.get("fatal")):
+            return True
+        return bool(self.main_pid) and not self.main_process_is_there()
+
     def _is_restarted(self):
         state = self._unit.state
         other = state.invocation_id and state.invocation_id != self._follower.invocation_id
@@ -93,37 +117,38 @@ class StartLook:
     # -- the journal
 
     def read_old_start(self):
-        """Read the start-up of a server that is up for long, and leave out what it said since."""
-        entered = self._unit.state.active_enter_seconds
-        if not entered:
-            return
-        age = time.clock_gettime(time.CLOCK_MONOTONIC) - entered
-        for window in START_WINDOWS_SECONDS:
-            if age <= window + EMPTY_JOURNAL_SECONDS:
-                return
-            self._take_entries(self._follower.read(until_seconds=self._wall() - age + window))
-            if self.startup.get("state") == "ready":
-                self._follower.skip_to(self._wall() - EMPTY_JOURNAL_SECONDS)
-                return
+        """Read the start-up, and of what a server that is up for long said since, only the end."""
+        self.read()
 
     def read(self):
         """Read on in the journal; True when systemd itself said something."""
-        return self._take_entries(self._follower.read())
+        told = self._take_entries(self._follower.read())
+        self._hear(self._follower.fresh)
+        return told
+
+    def _hear(self, fresh):
+        """Keep when something came last, and the newest line that tells something: a knock at the port does not."""
+        if fresh:
+            self._still_since = self._clock()
+        for entry in reversed(fresh[-NEWS_ENTRIES:]):
+            text = split_head(entry.message)[2].strip()
+            if entry.source == SERVICE and text and not text.startswith(ECHO_PREFIXES):
+                self._news = text
+                return
 
     def _take_entries(self, count):
         if not count:
             return False
-        entries = self._follower.entries
-        if self._read_entries + count != len(entries):
-            # Read again from the beginning (the journal was rotated, or lines in the middle were dropped).
+        fresh = self._follower.fresh
+        if self._follower.beginnings != self._beginnings:
+            # Read again from the beginning (the journal was rotated).
             self._reader = _startup.StartupReader()
-            self._read_entries, count = 0, len(entries)
-        for entry in entries[-count:]:
-            self._reader.feed(entry)
-        self._read_entries = len(entries)
+            self._beginnings = self._follower.beginnings
+        texts = [self._reader.feed(entry)[1] for entry in fresh]
         self.startup = self._reader.result().as_dict()
-        self._classify()
-        return any(entry.unit_message for entry in entries[-count:])
+        if not all(text.startswith(ECHO_PREFIXES) for text in texts):
+            self._classify()
+        return any(entry.unit_message for entry in fresh)
 
     def _classify(self):
         failure = _failures.classify(
@@ -139,6 +164,14 @@ class StartLook:
             return False
         return bool(self._follower.entries) or self._clock() - self._began < EMPTY_JOURNAL_SECONDS
 
+    def _why_no_journal(self):
+        """One sentence, or None. Asked for once: the reason does not change."""
+        if self._journal_is_there() or not self._follower.reads_journal:
+            return None
+        if self._no_journal is None:
+            self._no_journal = self._follower.why_empty()
+        return self._no_journal
+
     # -- the phase
 
     def _note_phase(self):
@@ -153,6 +186,54 @@ class StartLook:
         began = _ready.phase_beginnings(self.startup)
         return max(self._clock() - self.phase_at, self._wall() - began[-1] if began else 0.0)
 
+    # -- silence
+
+    def _silence(self):
+        """How silent it is; without a journal nobody knows the phase."""
+        return self._load.silence((self.startup.get("phase") or "process") if self._journal_is_there() else None)
+
+    def _stall(self):
+        """The failure that silence names, or None."""
+        if self.startup.get("state") == "ready":
+            return self._unanswered()
+        silent = self._silence()
+        if not silent.stalled:
+            return None
+        failure = _failures.classify(
+            self._follower.entries,
+            startup=self._reader.result(),
+            unit=self._unit.state,
+            silence_seconds=silent.seconds,
+            deadline_seconds=silent.limit_seconds,
+            secrets=self._address.secrets,
+        )
+        return _ready_load.with_what_was_seen(failure.as_dict(), silent) if failure else None
+
+    def _unanswered(self):
+        """The failure of a ready server that answers no completion, or None."""
+        limit, seconds = self._load.answer_seconds(), self._clock() - self._began + self._waited_before
+        seconds = min(seconds, self._phase_seconds())
+        if limit is None or seconds < limit:
+            return None
+        failure = _ready.failure_record(
+            "watchdog_hang",
+            "completion",
+            f"Expected a completion within {limit:.0f} s of the ready line, found none after {seconds:.0f} s",
+            f"Look at the processes of the unit and at the boards. {_ready_load.RAISE_PATIENCE}",
+            transient=True,
+        )
+        return dict(failure, figures={"silence_seconds": round(seconds, 1), "deadline_seconds": limit})
+
+    def progress(self):
+        """How far the start is, for people."""
+        began = _ready.phase_beginnings(self.startup)
+        elapsed = self._wall() - began[0] if began else self._clock() - self._began
+        return self._load.progress(self.startup, max(elapsed, 0.0), self._phase_seconds())
+
+    def processes(self):
+        """What the processes of the unit did when they were last looked at, the busiest first."""
+        return _patience.process_rows(self._silence().processes)
+
     # -- the sight
 
     def _sight(self):
@@ -166,7 +247,11 @@ class StartLook:
             startup=self.startup,
             failure=self.failure,
             failure_seconds=self._lasting.note("failure", fatal),
+            still_seconds=self._clock() - self._still_since,
+            stall=self._stall(),
+            how_far=self.progress()["words"],
             journal=self._journal_is_there(),
+            journal_problem=self._why_no_journal(),
             phase_seconds=self._phase_seconds(),
             ready_seconds=self._lasting.note("ready", self.startup.get("state") == "ready"),
             last_line=_mask.mask_text(self._follower.last_line)[:300],
@@ -174,6 +259,9 @@ class StartLook:
 
     def _look_at_port(self):
         address = self._address
+        if not self._http.port_is_open(address.port, self._proc_root, address.host):
+            # Whose a port is costs a walk through /proc.
+            return {"port": "closed"}
         owners = self._http.port_owners(address.port, self._proc_root, address.host)
         main_pid = self._unit.state.main_pid
         ours = [pid for pid in owners if self._http.descends_from(pid, main_pid, self._proc_root)]
@@ -181,4 +269,4 @@ class StartLook:
             return {"port": "ours", "port_owner": ours[0]}
         if owners:
             return {"port": "other", "port_owner": owners[0]}
-        return {"port": "hidden" if self._http.port_is_open(address.port, self._proc_root, address.host) else "closed"}
+        return {"port": "hidden"}

@@ -11,7 +11,6 @@ after a lost connection. ``_ready_look`` sees unit, journal and port; what a sig
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass, replace
 
@@ -20,9 +19,14 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _http,
     _mask,
     _ready,
+    _ready_before,
+    _ready_load,
     _ready_look,
     _verdict,
+    _witness,
+    _witness_look,
 )
+from ansible_collections.gpufleet.sglang.plugins.module_utils._ready_call import Call
 
 HEALTH_SECONDS = 2.0
 
@@ -32,13 +36,21 @@ ANSWERING_POLL_SECONDS = 0.05
 # The ready line is seconds away: what is waited for now is waited for by a person.
 WARMUP_POLL_SECONDS = 0.1
 
+# Something has died or is dying: only the last lines are waited for.
+DYING_POLL_SECONDS = 0.05
+
+# In the pause between two looks the main process is looked at so often: its end is not to wait for the next one.
+NAP_SECONDS = 0.05
+
 # The first completion may compile kernels.
 COMPLETION_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a wait is told. ``slice_seconds`` None: the whole wait. ``known_*`` and ``wait*``: from the last slice."""
+    """What a wait is told. ``slice_seconds`` None: the whole wait. ``known_*``, ``wait*`` and ``load``: from the last
+    slice. ``timeout_seconds`` None: computed. ``patience_factor`` multiplies the patience of each phase, 0 ends it.
+    """
 
     address: _http.Address
     target_tokens: int | None = None
@@ -46,31 +58,19 @@ class Settings:
     expected_pool_tokens: int | None = None
     prompt: str = "The capital of France is"
     answer_tokens: int = 8
-    timeout_seconds: float = 1800.0
+    nvidia_smi: str = "nvidia-smi"
+    timeout_seconds: float | None = None
+    model_path: str | None = None
+    expected_weight_gib: float | None = None
+    last_load_seconds: float | None = None
+    patience_factor: float = 1.0
     poll_seconds: float = 0.5
     slice_seconds: float | None = None
     known_phase: str | None = None
     known_restarts: int | None = None
     waited_seconds: float = 0.0
     waiting_since: float | None = None
-
-
-class Call(threading.Thread):
-    """A call beside the looking: a server can die of its first request. ``result`` is None until it is back."""
-
-    def __init__(self, function, *arguments):
-        super().__init__(daemon=True)
-        self._function = function
-        self._arguments = arguments
-        self.result = None
-        self.error = None
-
-    def run(self):
-        try:
-            self.result = self._function(*self._arguments)
-        except Exception as error:  # pylint: disable=broad-except
-            # A thread has nobody to raise to; the wait goes on and names it.
-            self.error = error
+    load: dict | None = None
 
 
 class Waiter:
@@ -78,7 +78,7 @@ class Waiter:
 
     :arg follower: a ``_follow.Follower``. :arg settings: :class:`Settings`.
     :arg http: the module ``_http`` or a double of it. :arg call: the class :class:`Call` or a double of it.
-    ``clock``, ``wall`` and ``sleep`` are replaced by tests.
+    :arg load: a ``_ready_load.StartLoad`` or a double of it. ``clock``, ``wall`` and ``sleep`` are replaced by tests.
     """
 
     def __init__(
@@ -91,6 +91,8 @@ class Waiter:
         wall=time.time,
         sleep=time.sleep,
         call=Call,
+        look_at_boards=_witness_look.look,
+        load=None,
     ):
         self._follower = follower
         self._settings = settings
@@ -99,10 +101,14 @@ class Waiter:
         self._wall = wall
         self._sleep = sleep
         self._call = call
+        self._proc_root = proc_root
+        self._look_at_boards = look_at_boards
+        self._asking = None
         self._began = clock()
         self._waiting_since = settings.waiting_since if settings.waiting_since is not None else wall()
         self._expected = follower.invocation_id
-        self._look = _ready_look.StartLook(follower, settings, http, proc_root, clock, wall)
+        self._load = load or _ready_load.StartLoad(settings, clock, proc_root)
+        self._look = _ready_look.StartLook(follower, settings, http, proc_root, clock, wall, self._load)
         self._lasting = _follow_unit.Lasting(clock)
         self._asks = {
             "ask_health": self._ask_health,
@@ -134,7 +140,7 @@ class Waiter:
                     "Run this on a host with systemd, as root (become: true).",
                 )
             )
-        hopeless = _ready.not_waitable(first.as_dict())
+        hopeless = _ready_before.not_waitable(first.as_dict())
         if hopeless is None and self._expected and first.invocation_id and first.invocation_id != self._expected:
             hopeless = self._judge_other_invocation(first)
         if hopeless is not None:
@@ -151,11 +157,22 @@ class Waiter:
                 self._asks[move.action]()
             if self._slice_is_over():
                 return self._unfinished()
-            self._sleep(self._pause_seconds())
+            self._nap(self._pause_seconds())
+
+    def _nap(self, seconds):
+        """Pause, but not beyond the end of the main process."""
+        until = self._clock() + seconds
+        was_there = self._look.main_process_is_there()
+        while self._clock() < until:
+            self._sleep(min(NAP_SECONDS, max(until - self._clock(), 0.001)))
+            if was_there and not self._look.main_process_is_there():
+                return
 
     def _pause_seconds(self):
         if self._request:
             return ANSWERING_POLL_SECONDS
+        if self._look.is_dying():
+            return DYING_POLL_SECONDS
         if self._look.phase == "warmup":
             return min(WARMUP_POLL_SECONDS, self._settings.poll_seconds)
         return self._settings.poll_seconds
@@ -163,7 +180,7 @@ class Waiter:
     def _judge_other_invocation(self, state):
         """The unit was restarted since: what killed the expected invocation is still in the journal."""
         self._look.read()
-        return self._look.failure or _ready.changed_invocation(self._expected, state.as_dict())
+        return self._look.failure or _ready_before.changed_invocation(self._expected, state.as_dict())
 
     def _elapsed(self):
         return self._clock() - self._began
@@ -181,7 +198,7 @@ class Waiter:
             answering=self._request is not None,
             answer_error=self._answer_error,
             waited_seconds=self._waited(),
-            timeout_seconds=self._settings.timeout_seconds,
+            timeout_seconds=self._load.deadline().seconds,
         )
 
     def _with_answer(self, sight):
@@ -216,7 +233,8 @@ class Waiter:
     def _ask_completion(self):
         if self._request is not None:
             return
-        left = max(self._settings.timeout_seconds - self._waited(), 1.0)
+        self._ask_witnesses()
+        left = max(self._load.deadline().seconds - self._waited(), 1.0)
         self._request_began = self._wall()
         self._request = self._call(
             self._http.completion,
@@ -227,6 +245,19 @@ class Waiter:
         )
         self._request.start()
         self._request.join(self._settings.poll_seconds)
+
+    def _ask_witnesses(self):
+        """Ask nvidia-smi and ``/server_info`` beside the completion, once: they cost no time of their own."""
+        if self._asking is None:
+            self._asking = _witness_look.Asking(
+                self._call,
+                self._look.main_pid,
+                self._http,
+                self._settings.address,
+                self._proc_root,
+                self._settings.nvidia_smi,
+                self._look_at_boards,
+            )
 
     # -- the end
 
@@ -249,6 +280,7 @@ class Waiter:
             "phase": self._look.phase,
             "restarts": self._look.restarts,
             "waiting_since": self._waiting_since,
+            "load": self._load.state(),
         }
 
     def _base(self, startup):
@@ -261,6 +293,9 @@ class Waiter:
             "startup": startup,
             "failure": None,
             "evidence": None,
+            "headroom": None,
+            "pools": None,
+            "notices": [],
             "answer": None,
             "answered_by_pid": None,
             "pool_as_expected": None,
@@ -270,6 +305,8 @@ class Waiter:
             "phase": self._look.phase or "process",
             "elapsed_seconds": self._startup_seconds(startup),
             "waited_seconds": round(self._waited(), 2),
+            "deadline": self._load.deadline().as_dict(),
+            "progress": self._look.progress(),
             "slice": self.slice_state(),
         }
 
@@ -295,16 +332,27 @@ class Waiter:
         result["seconds_after_fatal_line"] = self._after(failure.get("at"))
         if sight is not None:
             result["last_line"] = sight.last_line
+            result["processes"] = self._look.processes()
         return result
 
     def _judged(self, sight):
         answered_at = self._wall()
-        startup, evidence = _ready.merged_startup(self._look.startup, self._witness)
-        judged = _verdict.judge_ready(startup, None, self._settings.target_tokens, self._settings.min_headroom_gib)
+        boards, info, why = self._asking.heard()
+        startup, evidence = _ready.merged_startup(self._look.startup, info or self._witness)
+        headroom = _witness.headroom(startup, boards, info, why)
+        pools = _witness.pools(startup, info)
+        startup = _witness.with_least_pool(startup, pools)
+        judged = _verdict.judge_ready(
+            startup, None, self._settings.target_tokens, self._settings.min_headroom_gib, headroom, pools
+        )
         expected, pool = self._settings.expected_pool_tokens, startup.get("pool_tokens")
         result = dict(self._base(startup), evidence=evidence, **judged)
         result.update(
             phase="ready",
+            failure=_ready.not_told(judged) if judged["verdict"] == "failed" else None,
+            headroom=headroom,
+            pools=pools,
+            notices=_witness.notices(boards),
             answer=_mask.mask_text(sight.answer_text, self._settings.address.secrets),
             answered_by_pid=sight.port_owner,
             pool_as_expected=None if expected is None or pool is None else pool >= expected,

@@ -14,6 +14,9 @@ from __future__ import annotations
 import json
 import re
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _journal_stream
+from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_lines import as_text
+
 _LINE = re.compile(r"^\s*(?P<name>[a-z-]*api-key)\s*:\s*(?P<value>\S.*?)\s*$", re.MULTILINE)
 _API_KEY_LINE = re.compile(r"^\s*[\"']?(?:--)?api[-_]key[\"']?\s*[:=]\s*(.+?)\s*$", re.MULTILINE)
 
@@ -68,18 +71,22 @@ def text_tells(text, keys):
     return any(form in text for form in spellings)
 
 
-def invocation_tells(run_command, invocation_id, keys):
+def invocation_tells(run, invocation_id, keys):
     """Does the journal of one invocation hold one of the keys?
 
     Only lines that name a key are read: a server that has run for weeks has millions of others. The key itself is
     searched here, because the list of processes would show what journalctl is asked for.
 
-    :arg run_command: ``AnsibleModule.run_command``.
+    :arg run: ``_host.runner_of``, or another ``run(argv) -> (rc, stdout, stderr)``. Read line by line and no further
+        than to the first key: nothing of the journal is held.
     """
     command = ["journalctl", "--no-pager", "--quiet", "--output=cat", "--all"]
     selected = "_SYSTEMD_INVOCATION_ID=" + invocation_id
-    code, out, err = run_command(command + ["--grep=api.?key", selected], errors="replace")
-    if code != 0 and err.strip():
-        # A journalctl without pattern matching.
-        out = run_command(command + [selected], errors="replace")[1]
-    return text_tells(out, keys)
+    # The second time for a journalctl without pattern matching.
+    for pattern in (["--grep=api.?key"], []):
+        with _journal_stream.lines_of(run, [*command, *pattern, selected]) as lines:
+            if any(text_tells(as_text(line), keys) for line in lines):
+                return True
+        if not lines.rc or not lines.err.strip():
+            return False
+    return False

@@ -57,7 +57,7 @@ class UnitWatch:
 
     def __call__(self):
         count = self._follower.read()
-        fresh = self._follower.entries[-count:] if count else []
+        fresh = self._follower.fresh
         self.retractions += sum(1 for entry in fresh if RETRACTION.search(entry.message))
         if self._unit.is_due(any(entry.unit_message for entry in fresh)):
             self._unit.look()

@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._startup_lines imp
     ECHO_PREFIXES,
     LINE_FORMS,
     LINE_LENGTH,
+    LOGGER_HEAD,
     ORDER,
     PHASES,
     SLOW,
@@ -33,6 +34,7 @@ class Startup:
     state: str = "loading"
     phase: str = "process"
     pool_tokens: int | None = None
+    total_pool_tokens: int | None = None
     free_before_load_gib: float | None = None
     free_after_load_gib: float | None = None
     weights_gib: float | None = None
@@ -85,6 +87,8 @@ class StartupReader:
         self._slow = None
         self._suppressed = 0
         self._arguments = {}
+        self._unnamed = {}
+        self._bound = True
         self.last_batch = None
 
     # -- state that the failure catalogue asks for while it reads along
@@ -117,6 +121,9 @@ class StartupReader:
             self._first = entry
             self._phase_times["process"] = entry
         _stamp, rank, text = split_head(entry.message)
+        if _stamp is None and rank is None:
+            head = LOGGER_HEAD.match(text)
+            text = text[head.end() :] if head else text
         if entry.source == SERVICE:
             self._read(entry, rank, text)
         elif text.startswith("Suppressed "):
@@ -147,8 +154,10 @@ class StartupReader:
                 self._slow = (self._phase, sentence)
 
     def _apply(self, form, match, entry, rank, text):
+        if form.phase == "ready" and not self._bound:
+            return
         if form.per_rank:
-            speaker = self._rank(rank)
+            speaker = self._rank(rank, entry)
             getattr(speaker, "on_" + form.name)(match, text)
             if form.phase:
                 speaker.enter(form.phase)
@@ -156,13 +165,19 @@ class StartupReader:
             getattr(self, "_on_" + form.name)(match, text)
         if form.phase:
             self._enter(form.phase, entry)
-        if form.name == "ready":
+        if form.phase == "ready":
             self._ready = entry
 
-    def _rank(self, name):
+    def _rank(self, name, entry):
+        """Return the Rank that printed a line; without a printed rank, every process is one."""
+        named = name is not None or entry.pid is not None
+        if name is None and entry.pid is not None:
+            name = self._unnamed.get(entry.pid)
+            if name is None:
+                name = self._unnamed[entry.pid] = "pid {0}".format(entry.pid) if self._unnamed else self._only_rank()
         name = name or self._only_rank()
         if name not in self._ranks:
-            self._ranks[name] = Rank(name, self._facts)
+            self._ranks[name] = Rank(name, self._facts, named)
         return self._ranks[name]
 
     def _enter(self, phase, entry):
@@ -183,7 +198,10 @@ class StartupReader:
     def _on_listening(self, _match, _text):
         pass
 
-    _on_ready = _on_listening
+    _on_ready = _on_node_ready = _on_listening
+
+    def _on_not_bound(self, _match, _text):
+        self._bound = False
 
     def _on_bar(self, match, _text):
         self._progress = {
@@ -216,12 +234,14 @@ class StartupReader:
         pool = _least([record.pool_tokens for record in records])
         if pool is None:
             pool = _least([record.kv_tokens for record in records])
+        total = _total_pool(records)
         arguments = self._arguments
         facts = self._facts
         return Startup(
             state="ready" if self._ready is not None else "loading",
             phase=self._phase,
             pool_tokens=pool,
+            total_pool_tokens=total,
             free_before_load_gib=_least([record.free_before_load_gib for record in records]),
             free_after_load_gib=_least([record.free_after_load_gib for record in records]),
             weights_gib=_most([record.weights_gib for record in records]),
@@ -267,6 +287,16 @@ class StartupReader:
                 }
             )
         return tuple(rows)
+
+
+def _total_pool(records):
+    """Return the tokens of the pools of all DP ranks together; the ranks of one DP rank hold the same tokens."""
+    pools = {}
+    for record in records:
+        tokens = record.pool_tokens if record.pool_tokens is not None else record.kv_tokens
+        if tokens is not None:
+            pools.setdefault(record.rank.partition(" ")[0] if record.rank.startswith("DP") else "", []).append(tokens)
+    return sum(min(tokens) for tokens in pools.values()) if pools else None
 
 
 def _least(values):

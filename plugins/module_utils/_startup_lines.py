@@ -109,7 +109,8 @@ LINE_FORMS = (
     _rank_form(
         "swa_tokens",
         "liding window memory pool",
-        r"^Use [Ss]liding window memory pool.*?full_layer_tokens=(?P<full>\d{1,15})",
+        r"^Use [Ss]liding window memory pool.{0,20}?(?:full_layer_tokens=(?P<full>\d{1,15}), )?"
+        r"swa_layer_tokens=(?P<swa>\d{1,15})",
         None,
         "0.4.10+",
         "pool_configurator.py",
@@ -121,7 +122,7 @@ LINE_FORMS = (
         "post_capture",
         "Post-capture KV sizing",
         r"^Post-capture KV sizing: (?P<draft>draft )?(?:KV cache allocated\.|max_total_num_tokens=(?P<total>\d{1,15})"
-        r"|full_layer_tokens=(?P<full>\d{1,15}))",
+        r"|full_layer_tokens=(?P<full>\d{1,15})(?:, swa_layer_tokens=(?P<swa>\d{1,15}))?)",
         None,
         "0.5.16+",
         "srt/mem_cache/kv_pool_runtime.py",
@@ -129,13 +130,13 @@ LINE_FORMS = (
     _rank_form(
         "graph_begin",
         " begin.",
-        r"^Capture (?P<what>[\w ]{1,60}?) (?:begin)\.",
+        r"^Capture (?P<what>[\w -]{1,60}?) begin\.",
         "graphs",
         "all",
         "cuda_graph_runner.py",
     ),
     _rank_form(
-        "graph_end", " end.", r"^Capture (?P<what>[\w ]{1,60}?) (?:end)\.", "graphs", "all", "cuda_graph_runner.py"
+        "graph_end", " end.", r"^Capture (?P<what>[\w -]{1,60}?) end\.", "graphs", "all", "cuda_graph_runner.py"
     ),
     _rank_form(
         "final",
@@ -170,12 +171,31 @@ LINE_FORMS = (
         "all",
         "srt/entrypoints/http_server.py",
     ),
+    # The launcher's warm-up is then answered by whoever holds the port, and the ready line is printed all the same.
+    _form(
+        "not_bound",
+        "attempting to bind on address",
+        r"\[[Ee]rrno \d{1,3}\][^\n]{0,40}attempting to bind on address",
+        None,
+        "all",
+        "asyncio",
+    ),
+    # A node of a higher rank serves no requests: this line says that its ranks are up.
+    _form(
+        "node_ready",
+        "ummy health check server",
+        r"^(?:Starting dummy health check server"
+        r"|Dummy health check server (?:started in background thread|scheduled on existing loop))",
+        "ready",
+        "0.4.6+",
+        "srt/utils/common.py",
+    ),
     _form(
         "bar",
         "% Completed | ",
         r"(?P<what>(?:Multi-thread l|L)oading [^:]{1,80}): +(?P<percent>\d{1,15})% Completed \| "
         r"(?P<done>\d{1,15})/(?P<total>\d{1,15})",
-        None,
+        "weights",
         "all",
         "srt/model_loader/weight_utils.py",
     ),
@@ -183,7 +203,7 @@ LINE_FORMS = (
         "capture_bar",
         "Capturing ",
         r"^Capturing (?P<what>batches|num tokens|prefill shape)\b",
-        None,
+        "graphs",
         "0.4.6+",
         "cuda_graph_runner.py",
     ),
@@ -205,6 +225,17 @@ SLOW = (
     ("Running FlashInfer autotune", "tuning FlashInfer kernels"),
     ("Compiling a graph for", "compiling graphs with torch.compile"),
     ("NCCL/RCCL warmup", "warming up the collectives"),
+)
+
+# A logging configuration of one's own (SGLANG_LOGGING_CONFIG_PATH, 0.4.6+) prints another head, or none: a date or a
+# level, then levels, numbers and dotted names between blanks and signs, then the message of a start-up.
+LOGGER_HEAD = re.compile(
+    r"(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?|\[?(?:INFO|WARNING|ERROR|DEBUG)\]?)"
+    r"(?:[ :|\[\]()-]{1,4}(?:INFO|WARNING|ERROR|DEBUG|root|sglang|MainThread|MainProcess|\d{1,9}"
+    r"|\w{1,40}(?:\.\w{1,40}){1,6})){0,5}[ :|\[\]()-]{1,4}"
+    r"(?=(?:Init |Load weight |Memory |Capture |KV Cache |draft KV Cache |Mamba Cache |SWAKVPool |Use [Ss]liding "
+    r"|Post-capture |Using KV |DS[Vv]4 |max_total_num_tokens=|server_args=|Scheduler hit |The server is fired "
+    r"|Starting dummy |Dummy health ))"
 )
 
 # Lines that never belong to a start-up: request logs echo what users wrote, and the steady state is long.

@@ -77,6 +77,11 @@ def _figure(pattern, text):
     return float(match.group(1)) if match else None
 
 
+def _least(first, second):
+    """Return the smaller of two figures, each of which may be None."""
+    return min(first, second) if first is not None and second is not None else second if first is None else first
+
+
 def _sum(sizes):
     """Return the sum of sizes in GiB (texts or numbers), or None when there are none."""
     return round(sum(float(size) for size in sizes), 2) if sizes else None
@@ -90,6 +95,7 @@ class Pool:
         self.tokens = []
         self.total_gib = None
         self.full_tokens = None
+        self.virtual = False
 
     def gib(self):
         """Return the size of the pool in GiB, or None."""
@@ -98,19 +104,28 @@ class Pool:
         return _sum([size for size in self.sizes if size is not None])
 
     def count(self):
-        """Return the tokens that the pool holds, or None."""
-        return self.full_tokens or (max(self.tokens) if self.tokens else None)
+        """Return the tokens that the pool holds, or None; reserved addresses hold none yet."""
+        return None if self.virtual else self.full_tokens or (max(self.tokens) if self.tokens else None)
 
 
 class Rank:
     """What is known of one rank while its lines are read. There is one ``on_`` method for each line form of a rank."""
 
-    def __init__(self, name, facts):
-        """Begin a rank. facts: dictionary of the whole start-up, to which the lines of every rank add."""
+    def __init__(self, name, facts, named=True):
+        """Begin a rank. facts: dictionary of the whole start-up, to which the lines of every rank add.
+
+        named: whether its lines say which rank printed them; those of several ranks may run together otherwise.
+        """
         self.record = RankRecord(rank=name)
         self._facts = facts
+        self._named = named
         self.loads_begun = 0
         self.loads_ended = 0
+        # Ranks that speak without names and without processes: how many began before the first load ended.
+        self.speakers = 1
+        self.inits_begun = 0
+        self.pool_ends = 0
+        self.graphs = {}
         self.pools = [Pool()]
         self.last_free_gib = None
 
@@ -120,7 +135,12 @@ class Rank:
             self.record.phase = phase
 
     def on_init_begin(self, _match, _text):
-        """Nothing but the beginning of its phase."""
+        self.inits_begun += 1
+        self._count_speakers(self.inits_begun)
+
+    def _count_speakers(self, begun):
+        if self.loads_ended == 0 and not self._named:
+            self.speakers = max(self.speakers, begun)
 
     def on_init_end(self, match, _text):
         if self.record.init_gib is None:
@@ -129,8 +149,9 @@ class Rank:
     def on_load_begin(self, match, _text):
         self.loads_begun += 1
         free = _gib(match.group(1))
-        if self.loads_begun == 1 and self.loads_ended == 0:
-            self.record.free_before_load_gib = free
+        self._count_speakers(self.loads_begun)
+        if self.loads_ended == 0:
+            self.record.free_before_load_gib = _least(self.record.free_before_load_gib, free)
         elif (
             self.loads_ended == 1
             and self.record.free_after_load_gib is None
@@ -145,9 +166,9 @@ class Rank:
         self.loads_ended += 1
         used = _figure(_USED, text)
         record = self.record
-        if self.loads_ended == 1:
-            record.free_after_load_gib = _figure(_FREE, text)
-            record.weights_gib = used
+        if self.loads_ended <= self.speakers:
+            record.free_after_load_gib = _least(record.free_after_load_gib, _figure(_FREE, text))
+            record.weights_gib = used if record.weights_gib is None or used is None else max(used, record.weights_gib)
             model = re.search(r"\btype=(\w+)", text)
             self._facts.setdefault("model_class", model.group(1) if model else None)
         elif used is not None:
@@ -157,6 +178,10 @@ class Rank:
         record = self.record
         if record.free_after_load_gib is None:
             record.free_after_load_gib = _gib(match.group(1))
+        if record.free_before_load_gib is None:
+            # A shortened log: what the sizing starts from is the least free before the load.
+            record.free_before_load_gib = _gib(match.group(2))
+            record.derived.append("free_before_load_gib")
         self._facts.setdefault("sizing_free_gib", _gib(match.group(2)))
         self._facts.setdefault("mem_fraction_static", float(match.group(3)))
 
@@ -167,6 +192,7 @@ class Rank:
         pool = self.pools[-1]
         if match.group("kind") == "VA upper bound":
             self._facts.setdefault("va_upper_bound_tokens", int(match.group("full")))
+            pool.virtual = True
             return
         pool.total_gib = _gib(match.group("gib"))
         pool.full_tokens = int(match.group("full"))
@@ -174,7 +200,10 @@ class Rank:
             self._facts.setdefault("swa_tokens", int(match.group("swa")))
 
     def on_swa_tokens(self, match, _text):
-        self.pools[-1].full_tokens = int(match.group("full"))
+        if match.group("full"):
+            self.pools[-1].full_tokens = int(match.group("full"))
+        if len(self.pools) == 1:
+            self._facts.setdefault("swa_tokens", int(match.group("swa")))
 
     def on_state(self, _match, text):
         sizes = re.findall(r"\bsize: (\d{1,9}(?:\.\d{1,20})?) ?GB", text)
@@ -186,6 +215,7 @@ class Rank:
         if match.group("kind") == "VA upper bound":
             if tokens is not None and not text.startswith("draft"):
                 self._facts.setdefault("va_upper_bound_tokens", tokens)
+                self.pools[-1].virtual = True
             return
         dtype = _dtype(text)
         if dtype and len(self.pools) == 1:
@@ -193,17 +223,26 @@ class Rank:
         parts = re.findall(r"\b(?:K|V|KV) size: (\d{1,9}(?:\.\d{1,20})?) ?GB", text)
         pool = self.pools[-1]
         twice = tokens is not None and tokens in pool.tokens and pool.full_tokens is None and pool.total_gib is None
-        if text.lower().startswith("draft") or (twice and len(self.pools) == 1 and self.loads_ended > 1):
+        if text.lower().startswith("draft") or (twice and len(self.pools) == 1 and self.loads_ended > self.speakers):
             pool = Pool()
             self.pools.append(pool)
+        elif twice and self.speakers > 1:
+            # The same pool of another rank.
+            return
         pool.sizes.append(_sum(parts))
         if tokens is not None:
             pool.tokens.append(tokens)
 
     def on_pool_end(self, match, _text):
         # The draft's pool ends last; what is free then is what graphs and activations have.
-        self.record.pool_end_free_gib = self.last_free_gib = _gib(match.group(1))
-        self.pools.append(Pool())
+        free = _gib(match.group(1))
+        self.pool_ends += 1
+        # The first of the ranks begins a new round: that of the model, then that of its draft.
+        begins = self.pool_ends % self.speakers == 1 % self.speakers
+        self.last_free_gib = free if begins else _least(self.record.pool_end_free_gib, free)
+        self.record.pool_end_free_gib = self.last_free_gib
+        if self.pool_ends % self.speakers == 0:
+            self.pools.append(Pool())
 
     def on_post_capture(self, match, text):
         free = _figure(_FREE_AFTER_CAPTURE, text)
@@ -212,6 +251,8 @@ class Rank:
         if match.group("draft"):
             return
         tokens = match.group("total") or match.group("full")
+        if match.group("swa") and int(match.group("swa")):
+            self._facts["swa_tokens"] = int(match.group("swa"))
         allocated = re.search(r"#tokens: (\d{1,15})(?:, KV size: (\d{1,9}(?:\.\d{1,9})?) GB)?", text)
         if allocated:
             tokens = tokens or allocated.group(1)
@@ -229,12 +270,16 @@ class Rank:
             if self.record.graph_begin_free_gib is None:
                 self.record.graph_begin_free_gib = free
 
-    def on_graph_end(self, _match, text):
+    def on_graph_end(self, match, text):
         free, used = _figure(_FREE, text), _figure(_USED, text)
         if free is not None:
+            if self.speakers > 1:
+                free = _least(free, self.record.graph_end_free_gib)
             self.last_free_gib = self.record.graph_end_free_gib = free
         if used is not None:
-            self.record.graph_gib = round((self.record.graph_gib or 0.0) + used, 2)
+            before = self.graphs.get(match.group("what"), 0.0)
+            self.graphs[match.group("what")] = max(before, used) if self.speakers > 1 else before + used
+            self.record.graph_gib = _sum(list(self.graphs.values()))
 
     def on_final(self, match, text):
         pairs = _pairs(text)

@@ -10,6 +10,7 @@ Everything here is pure: dictionaries in, dictionaries out. Nothing fails for a 
 
 from __future__ import annotations
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _witness
 from ansible_collections.gpufleet.sglang.plugins.module_utils._failures import MEMORY_KINDS
 
 # Ends of a start-up that say nothing about the configuration: the server is left as it is, neither enabled nor taken
@@ -20,13 +21,15 @@ LEFT_RUNNING_KINDS = ("no_evidence",)
 VERDICT_BY_DIRECTION = {"lower": "unsafe", "raise": "short"}
 
 
-def judge_ready(startup, failure, target_tokens=None, min_headroom_gib=None):
+def judge_ready(startup, failure, target_tokens=None, min_headroom_gib=None, headroom=None, pools=None):
     """Judge a start-up that is over: ready, or dead.
 
     :arg startup: start-up record of ``_startup`` as a dictionary (``pool_tokens``, ``headroom_gib`` in GiB, ...).
     :arg failure: failure of ``_failures`` as a dictionary, or None when the server came up and answered.
     :arg target_tokens: promised pool tokens per DP rank, or None when nothing was promised.
     :arg min_headroom_gib: floor of the headroom at ready in GiB, or None for no floor.
+    :arg headroom: answer of ``_witness.headroom``, which names the board that counts; without it the record does.
+    :arg pools: answer of ``_witness.pools``, which names the DP rank that counts.
     :returns: ``{"verdict": "holds" | "short" | "unsafe" | "failed", "reason": one sentence}``.
     """
     if failure and failure["kind"] in LEFT_RUNNING_KINDS:
@@ -35,7 +38,7 @@ def judge_ready(startup, failure, target_tokens=None, min_headroom_gib=None):
         return {
             "verdict": "failed",
             "reason": "The server did not come up: %s (%s)."
-            % (failure["kind"], (failure.get("evidence") or "").strip()),
+            % (failure["kind"], (failure.get("evidence") or "").strip().rstrip(".")),
         }
     pool = startup.get("pool_tokens")
     if pool is None:
@@ -43,23 +46,72 @@ def judge_ready(startup, failure, target_tokens=None, min_headroom_gib=None):
     if target_tokens is not None and pool < target_tokens:
         return {
             "verdict": "short",
-            "reason": "The pool holds %d tokens, %d short of the target of %d."
-            % (pool, target_tokens - pool, target_tokens),
+            "reason": f"The pool holds {pool:,} tokens{of_ranks(pools, tightest=True)},"
+            f" {target_tokens - pool:,} short of the target of {target_tokens:,}.",
         }
-    headroom = startup.get("headroom_gib")
-    if min_headroom_gib is not None and headroom is None:
+    if target_tokens is not None and (pools or {}).get("untold"):
         return {
             "verdict": "failed",
-            "reason": "The start-up does not tell its headroom, so the floor of %.2f GiB is not proven."
-            % min_headroom_gib,
+            "reason": "No witness tells the pool of {}, so the target of {:,} tokens per DP rank is not proven.".format(
+                ", ".join(pools["untold"]), target_tokens
+            ),
         }
-    if min_headroom_gib is not None and headroom < min_headroom_gib:
-        return {
-            "verdict": "unsafe",
-            "reason": "The headroom at ready is %.2f GiB, under the floor of %.2f GiB." % (headroom, min_headroom_gib),
-        }
-    promise = "" if target_tokens is None else " of the %d promised" % target_tokens
-    return {"verdict": "holds", "reason": "The pool holds %d tokens%s." % (pool, promise)}
+    if min_headroom_gib is not None:
+        verdict, reason = _judge_headroom(startup, headroom, min_headroom_gib)
+        if verdict != "holds":
+            return {"verdict": verdict, "reason": reason}
+    promise = "" if target_tokens is None else f" of the {target_tokens:,} promised"
+    return {"verdict": "holds", "reason": f"The pool holds {pool:,} tokens{promise}{of_ranks(pools)}."}
+
+
+def _judge_headroom(startup, headroom, min_headroom_gib):
+    """(verdict, sentence) of the floor: by all witnesses, or by the record alone where nobody else was asked."""
+    if headroom is not None:
+        return _witness.floor_verdict(headroom, min_headroom_gib)
+    told = startup.get("headroom_gib")
+    if told is None:
+        return "failed", "The start-up does not tell its headroom, so the floor of %.2f GiB is not proven." % (
+            min_headroom_gib
+        )
+    if told < min_headroom_gib:
+        return "unsafe", "The headroom at ready is %.2f GiB, under the floor of %.2f GiB." % (told, min_headroom_gib)
+    return "holds", ""
+
+
+def of_ranks(pools, tightest=False):
+    """What a sentence about the pool adds for a server with several DP ranks; "" for any other.
+
+    :arg pools: answer of ``_witness.pools``. :arg tightest: name the DP rank that counts, where it is known.
+    """
+    pools = pools or {}
+    size, total = pools.get("dp_size") or 1, pools.get("total_tokens")
+    if size < 2:
+        return ""
+    where = f" on {pools['least']}" if tightest and pools.get("least") else f" on each of {size} DP ranks"
+    return where + ("" if total is None else f" ({total:,} in all)")
+
+
+def headroom_of(ready):
+    """The headroom that is shown and stored: what the floor is compared with, else what the record of the start tells.
+
+    :arg ready: result of ``server_ready``.
+    :returns: ``{"gib", "where", "witness"}``. ``gib`` is None where nobody tells it; ``where`` names the tightest of
+        several boards, and is None for a single one; ``witness`` is one of ``_witness``, None where none was asked.
+    """
+    told = ready.get("headroom") or {}
+    boards, tightest = told.get("boards") or {}, told.get("tightest")
+    if told.get("free_gib") is None or tightest not in boards:
+        return {"gib": (ready.get("startup") or {}).get("headroom_gib"), "where": None, "witness": None}
+    where = _witness.named(tightest, boards[tightest]) if len(boards) > 1 else None
+    return {"gib": told["free_gib"], "where": where, "witness": boards[tightest].get("witness")}
+
+
+def notices_of(ready):
+    """One sentence for each foreign process on the boards, and for each pair of witnesses that disagree."""
+    found = list(ready.get("notices") or ())
+    for name in ("headroom", "pools"):
+        found += (ready.get(name) or {}).get("disagreements") or ()
+    return found
 
 
 def judge_attempt(ready, soak, carried=False):
@@ -115,6 +167,10 @@ def measurement(ready, soak, plan, values):
         "load_seconds",
     )
     result = {name: startup.get(name) for name in taught}
+    boards = ready.get("headroom") or {}
+    if boards.get("fresh") and boards.get("free_gib") is not None:
+        # What the floor was compared with: a plan from another figure would come to the same configuration again.
+        result["headroom_gib"] = boards["free_gib"]
     least = [value for value in ((soak or {}).get("least_free_gib") or {}).values() if value is not None]
     arguments = values.get("arguments") or {}
     result.update(

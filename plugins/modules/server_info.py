@@ -193,6 +193,7 @@ keys_in_journal:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _host
 from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Instance
 from ansible_collections.gpufleet.sglang.plugins.module_utils._secrets import invocation_tells, keys_of_file
 
@@ -203,11 +204,11 @@ def keys_differ(keys, keys_file):
     return {name: key for name, key in keys.items() if key} != keys_of_file(keys_file)
 
 
-def keys_in_journal(run_command, found, keys_file):
+def keys_in_journal(run, found, keys_file):
     keys = sorted(set(keys_of_file(keys_file).values())) if keys_file else []
     if not keys or not found["invocation_id"]:
         return None
-    return invocation_tells(run_command, found["invocation_id"], keys)
+    return invocation_tells(run, found["invocation_id"], keys)
 
 
 def main():
@@ -232,7 +233,7 @@ def main():
         found["keys_differ"] = keys_differ(params["keys"], params["keys_file"])
         found["keys_in_journal"] = None
         if params["search_journal"]:
-            found["keys_in_journal"] = keys_in_journal(module.run_command, found, params["keys_file"])
+            found["keys_in_journal"] = keys_in_journal(_host.runner_of(module), found, params["keys_file"])
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **found)

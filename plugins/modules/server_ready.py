@@ -80,9 +80,37 @@ options:
     type: int
     default: 8
   timeout_seconds:
-    description: How long to wait at most, in seconds. After that the verdict is V(failed) and its kind V(timeout).
+    description:
+      - How long to wait at most, in seconds. After that the verdict is V(failed) and its kind V(timeout).
+      - V(auto) computes it from the bytes of the model's weights, the kind of disk that they lie on, and
+        O(last_load_seconds). RV(deadline) says what it came to, and why. A stall is named long before it.
+    type: str
+    default: auto
+  model_path:
+    description:
+      - Folder of the model on the host, for O(timeout_seconds=auto) and for the progress.
+      - The default is the C(--model-path) that the process was started with.
+    type: path
+  expected_weight_gib:
+    description: What the weights are expected to take on one board in GiB, for the progress.
     type: float
-    default: 1800
+  last_load_seconds:
+    description:
+      - Seconds that the last start of this model took on this host, for O(timeout_seconds=auto) and for the progress.
+    type: float
+  patience_factor:
+    description:
+      - A start-up that shows no sign of life for longer than its phase may be silent is a stall, with the verdict
+        V(failed) and the kind V(watchdog_hang). Signs of life are lines of the service, memory of the boards, bytes and
+        memory of the processes, and their CPU time.
+      - This multiplies the patience of every phase. With V(0) only O(timeout_seconds) ends the wait.
+    type: float
+    default: 1
+  nvidia_smi:
+    description:
+      - The command to ask for memory of the boards, a name to be found on E(PATH) or a path.
+    type: str
+    default: nvidia-smi
   poll_seconds:
     description: How often to look at the host, in seconds.
     type: float
@@ -135,6 +163,9 @@ options:
         description: How long the wait has lasted, in seconds.
         type: float
         default: 0
+      load:
+        description: Signs of life and deadline.
+        type: dict
 seealso:
   - module: gpufleet.sglang.server_soak
 """
@@ -191,9 +222,93 @@ failure:
   returned: always
   type: dict
 evidence:
-  description: The witness of the pool, V(journal) or V(server_info).
+  description:
+    - The witness of the pool, V(journal) or V(server_info). The smallest pool that one of them tells is the pool.
   returned: always
   type: str
+headroom:
+  description:
+    - What is free on each board of the unit, by nvidia-smi, by the journal and by C(/server_info). Null before the
+      server is ready.
+    - O(min_headroom_gib) is compared with what nvidia-smi shows as free on each board when the server is ready. What
+      torch keeps in its cache since the journal's line (the warm-up and the completion) counts as used there, although
+      the load gets it, so up to 256 MiB that the journal shows more are added again, less what foreign processes hold.
+    - Where nvidia-smi does not tell a board, the journal's line of its rank counts, else C(/server_info), which knows
+      the first rank only. Where nobody tells a board, the floor is not proven (RV(verdict) V(failed), RV(failure) of
+      kind C(no_evidence)).
+    - When the ready line is older than 60 seconds, nvidia-smi shows what is free now. That can prove the floor, but not
+      break it; the journal of the start decides.
+    - On a CPU and on a GPU that shares the memory of the machine the journal counts.
+  returned: when something was looked at
+  type: dict
+  contains:
+    device:
+      description: Device of the server, such as V(cuda) or V(cpu).
+      type: str
+    boards:
+      description:
+        - By the index that nvidia-smi gives a board (V(cpu) without boards; the rank where its board is not known), the
+          figures C(nvidia_smi_free_mib), C(journal_free_mib), C(server_info_free_mib) and C(meminfo_free_mib), null
+          where they are not told, with C(rank), C(name), C(free_mib) (compared with the floor) and C(witness) (whose
+          it is).
+      type: dict
+    tightest:
+      description: The board with the least C(free_mib).
+      type: str
+    free_gib:
+      description: What is free on it, in GiB.
+      type: float
+    fresh:
+      description: Whether nvidia-smi was asked within 60 seconds of the ready line.
+      type: bool
+    missing:
+      description: One sentence for each witness that is missing.
+      type: list
+      elements: str
+    disagreements:
+      description: One sentence for each pair of figures that differ by more than is explained.
+      type: list
+      elements: str
+pools:
+  description:
+    - The pool of each DP rank. Null before the server is ready.
+    - With a target, a DP rank of this host whose pool nobody tells is not proven.
+  returned: when something was looked at
+  type: dict
+  contains:
+    dp_size:
+      description: How many DP ranks there are.
+      type: int
+    per_dp_rank:
+      description: Tokens by DP rank (V(DP0), ...), by the journal.
+      type: dict
+    server_info:
+      description: Tokens of all DP ranks by C(/server_info), which does not name them, smallest first.
+      type: list
+      elements: int
+    least_tokens:
+      description: Tokens of the smallest pool.
+      type: int
+    least:
+      description: The DP rank that has it.
+      type: str
+    total_tokens:
+      description: Tokens of all DP ranks. Null when one of them is not told.
+      type: int
+    untold:
+      description: DP ranks of this host whose pool nobody tells.
+      type: list
+      elements: str
+    disagreements:
+      description: One sentence when journal and C(/server_info) tell different pools.
+      type: list
+      elements: str
+notices:
+  description:
+    - One sentence for each process that is not of the unit and holds 100 MiB or more of one of its boards at ready.
+  returned: when something was looked at
+  type: list
+  elements: str
 answer:
   description: Text of the completion.
   returned: always
@@ -244,6 +359,46 @@ waited_seconds:
   description: How long this module waited.
   returned: always
   type: float
+deadline:
+  description: How long the whole wait may take.
+  returned: always
+  type: dict
+  contains:
+    seconds:
+      description: Seconds from the beginning of the wait.
+      type: float
+      sample: 4320
+    auto:
+      description: Whether it was computed.
+      type: bool
+    why:
+      description: From what.
+      type: str
+      sample: 594.0 GiB of weights on an NVMe disk, the last start took 450 s
+progress:
+  description: How far the start-up was when it was looked at last.
+  returned: always
+  type: dict
+  contains:
+    part:
+      description: Part of the weights that is loaded, from 0 to 1. Null in other phases and when nobody tells.
+      type: float
+    seconds_left:
+      description: Seconds left as the last start took O(last_load_seconds). Null without it.
+      type: float
+    weights_left_seconds:
+      description: Seconds until the weights are loaded by the rate so far. Null when it cannot be told.
+      type: float
+    words:
+      description: The same in words, with what is compiled and with the silence.
+      type: str
+processes:
+  description:
+    - What the processes of the unit did when they were last looked at, the busiest first, when the verdict is
+      V(failed). C(pid), C(name), C(state), C(doing), C(waits_in), C(cpu_seconds), C(read_gib) and C(resident_gib).
+  returned: when something was looked at
+  type: list
+  elements: dict
 last_line:
   description: The last line of the service, when the verdict is V(failed).
   returned: when something was looked at
@@ -266,7 +421,14 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _follow, _host, _proof, _ready_run
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _follow,
+    _host,
+    _load_progress,
+    _patience_deadline,
+    _proof,
+    _ready_run,
+)
 
 SLICE_OPTIONS = {
     "invocation_id": {"type": "str"},
@@ -274,6 +436,7 @@ SLICE_OPTIONS = {
     "restarts": {"type": "int"},
     "waiting_since": {"type": "float"},
     "waited_seconds": {"type": "float", "default": 0},
+    "load": {"type": "dict"},
 }
 
 ARGUMENT_SPEC = {
@@ -288,7 +451,12 @@ ARGUMENT_SPEC = {
     "min_headroom_gib": {"type": "float"},
     "prompt": {"type": "str", "default": "The capital of France is"},
     "answer_tokens": {"type": "int", "default": 8, "no_log": False},
-    "timeout_seconds": {"type": "float", "default": 1800},
+    "timeout_seconds": {"type": "str", "default": "auto"},
+    "model_path": {"type": "path"},
+    "expected_weight_gib": {"type": "float"},
+    "last_load_seconds": {"type": "float"},
+    "patience_factor": {"type": "float", "default": 1},
+    "nvidia_smi": {"type": "str", "default": "nvidia-smi"},
     "poll_seconds": {"type": "float", "default": 0.5},
     "slice_seconds": {"type": "float", "default": 10},
     "journal": {"type": "str", "choices": ["auto", "none"], "default": "auto"},
@@ -311,13 +479,31 @@ def settings_of(params, address):
         expected_pool_tokens=params["expected_pool_tokens"],
         prompt=params["prompt"],
         answer_tokens=params["answer_tokens"],
-        timeout_seconds=params["timeout_seconds"],
+        timeout_seconds=_patience_deadline.stated_seconds_of(params["timeout_seconds"]),
+        model_path=params["model_path"],
+        expected_weight_gib=params["expected_weight_gib"],
+        last_load_seconds=params["last_load_seconds"],
+        patience_factor=max(params["patience_factor"], 0.0),
+        nvidia_smi=params["nvidia_smi"],
         poll_seconds=max(params["poll_seconds"], 0.05),
         slice_seconds=params["slice_seconds"] if part else None,
         known_phase=part.get("phase"),
         known_restarts=part.get("restarts"),
         waited_seconds=part.get("waited_seconds") or 0.0,
         waiting_since=part.get("waiting_since"),
+        load=part.get("load"),
+    )
+
+
+def deadline_of(params):
+    """The deadline as far as it is known without a look at the process: ``_patience_deadline.Deadline``."""
+    path = params["model_path"]
+    weight_bytes = _load_progress.weight_files_bytes(path) if path else None
+    return _patience_deadline.deadline_of(
+        _patience_deadline.stated_seconds_of(params["timeout_seconds"]),
+        weight_bytes,
+        _load_progress.disk_below(path) if weight_bytes else None,
+        params["last_load_seconds"],
     )
 
 
@@ -327,17 +513,22 @@ def main():
         argument_spec=ARGUMENT_SPEC, mutually_exclusive=[["api_key", "api_key_file"]], supports_check_mode=True
     )
     params = module.params
+    try:
+        deadline = deadline_of(params)
+    except ValueError as error:
+        module.fail_json(msg=str(error))
     if module.check_mode:
         module.exit_json(
             changed=False,
             finished=True,
             verdict=None,
             unit=params["unit"],
-            reason="Would wait up to {timeout_seconds:.0f} s for {unit}: its pool, its ready line, and a completion "
-            "on {host} port {port}.".format(**params),
+            deadline=deadline.as_dict(),
+            reason="Would wait up to {seconds:.0f} s ({why}) for {unit}: its pool, its ready line, and a completion on "
+            "{host} port {port}.".format(seconds=deadline.seconds, why=deadline.why, **params),
         )
     # The action comes back for each slice; without it this one call is the whole wait.
-    _proof.renew_lease(params["lease"], 0.0 if params["slice"] else params["timeout_seconds"])
+    _proof.renew_lease(params["lease"], 0.0 if params["slice"] else deadline.seconds)
     address = _host.address_of(module, params)
     part = params["slice"] or {}
     follower = _follow.Follower(

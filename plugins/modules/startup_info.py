@@ -10,8 +10,11 @@ version_added: 0.1.0
 description:
   - Reads a finished log of an SGLang server and returns what it says about the start-up (pool, memory of every rank,
     phases) and, when the server died, the cause with its figures and what to change.
-  - The log is a file on the host, either plain text (SGLang's own output, C(journalctl -o short) or C(-o cat), a log of
-    a container) or the lines of C(journalctl -o json). Or it is the journal of a unit's last invocation.
+  - The log is a file on the host or the journal of a unit's last invocation.
+  - A file may be SGLang's own output, any output mode of C(journalctl) with the whole line in it (C(short) and its
+    relatives, C(cat), C(json), C(export)), a file of syslog, what C(docker logs) or C(kubectl logs) print, with or
+    without times, a log of docker's json-file driver or of a CRI runtime. It may be packed by gzip, bzip2 or xz.
+  - Of a file with several starts the last one is explained; how those before it ended is told too.
   - Secrets are masked in everything that is returned.
 author:
   - gpufleet.sglang authors (@gpufleet)
@@ -83,7 +86,10 @@ startup:
       description: The phase reached, one of V(process), V(init), V(weights), V(pool), V(graphs), V(warmup), V(ready).
       type: str
     pool_tokens:
-      description: Tokens of the KV-cache pool, per DP rank.
+      description: Tokens of the KV-cache pool, per DP rank; the smallest pool where they differ.
+      type: int
+    total_pool_tokens:
+      description: Tokens of the pools of all DP ranks together.
       type: int
     free_before_load_gib:
       description: Device memory free just before the weights were loaded.
@@ -218,6 +224,10 @@ failure:
     row:
       description: Name of the wording that was recognised, null when none was.
       type: str
+    lines:
+      description: The last lines before a death that nothing names, masked. Empty when the cause is known.
+      type: list
+      elements: str
     ranks:
       description: Ranks that printed the evidence.
       type: list
@@ -228,7 +238,9 @@ notices:
   type: list
   elements: dict
 entries_read:
-  description: Number of lines read of the invocation.
+  description:
+    - Number of lines read of the invocation. Of a server that is up for long, its start-up and its end are read, and a
+      death between them is searched.
   returned: always
   type: int
 invocation_id:
@@ -236,13 +248,13 @@ invocation_id:
   returned: always
   type: str
 earlier:
-  description: How the last invocations before this one ended, as far as the log holds them. Several are a crash loop.
+  description: How the last starts before this one ended, as far as the log holds them. Several are a crash loop.
   returned: always
   type: list
   elements: dict
   contains:
     invocation_id:
-      description: The invocation.
+      description: The invocation, null for a plain log.
       type: str
     state:
       description: Whether it became V(ready) or was still V(loading) when it ended.
@@ -259,11 +271,9 @@ masked:
   type: bool
 """
 
-import os
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _explain
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _explain, _explain_file, _host
 
 
 def main():
@@ -283,31 +293,20 @@ def main():
     params = module.params
     try:
         if params["file"]:
-            log, unit = _explain.read_file(params["file"]), None
+            log, unit = _explain_file.read_file(params["file"]), None
         else:
-            log, unit = _explain.read_unit(_runner(module), params["unit"], params["invocation_id"])
-    except _explain.Unreadable as error:
+            log, unit = _explain.read_unit(_host.runner_of(module), params["unit"], params["invocation_id"])
+        explained = _explain.explain(
+            log,
+            unit=unit,
+            invocation_id=params["invocation_id"],
+            target_tokens=params["target_tokens"],
+            cell_bytes=params["cell_bytes"],
+            secrets=params["secrets"],
+        )
+    except _explain_file.Unreadable as error:
         module.fail_json(msg=str(error))
-    module.exit_json(
-        changed=False,
-        **_explain.explain(
-            log, unit=unit, invocation_id=params["invocation_id"], target_tokens=params["target_tokens"],
-            cell_bytes=params["cell_bytes"], secrets=params["secrets"],
-        ),
-    )
-
-
-def _runner(module):
-    """Return run(argv) -> (rc, stdout, stderr); a missing program is exit status 127."""
-
-    def run(argv):
-        try:
-            environment = {"LC_ALL": "C", "LANGUAGE": "C"}
-            return module.run_command(argv, environ_update=environment, errors="replace", handle_exceptions=False)
-        except OSError as error:
-            return 127, "", os.strerror(error.errno) if error.errno else str(error)
-
-    return run
+    module.exit_json(changed=False, **explained)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _verdict
+
 # Between two lines of the same phase.
 QUIET_SECONDS = 10.0
 
-# Above so many hosts only the ends are printed: ready, failed, timed out.
+# A phase that began so long ago has just begun: a slice does not return at once.
+JUST_SECONDS = 5.0
+
+# Above so many hosts only the ends are printed: ready, failed, stalled.
 MANY_HOSTS = 20
 
 # What is worth saying of the start-up record in each phase: (field, text). The first that is known is said.
@@ -22,7 +27,6 @@ _DETAILS = {
     "pool": (("free_after_load_gib", "%.1f GiB free after load"), ("weights_gib", "weights %.1f GiB")),
     "graphs": (("pool_end_free_gib", "%.1f GiB free after the pool"),),
     "warmup": (("pool_tokens", "pool %s tokens"), ("headroom_gib", "headroom %.1f GiB")),
-    "ready": (("pool_tokens", "pool %s tokens"), ("headroom_gib", "headroom %.1f GiB")),
 }
 _EVIDENCE_LENGTH = 160
 
@@ -42,7 +46,7 @@ def detail(startup: dict, phase: str) -> str:
             words.append(text % (f"{value:,}" if "%s" in text else value))
     if phase == "weights" and startup.get("progress"):
         words.append("{done} of {total} parts".format(**startup["progress"]))
-    if phase != "ready" and startup.get("waiting_for"):
+    if startup.get("waiting_for"):
         words.append(str(startup["waiting_for"]))
     return ", ".join(words)
 
@@ -55,12 +59,38 @@ def end_detail(result: dict) -> str:
         if len(evidence) > _EVIDENCE_LENGTH:
             evidence = evidence[:_EVIDENCE_LENGTH] + "..."
         return "{}: {}".format(failure.get("kind"), evidence)
-    words = detail(result.get("startup") or {}, "ready")
+    words = _held(result)
     return (
         words
         if result.get("verdict") == "holds"
         else "{}: {}".format(result.get("verdict"), result.get("reason") or words)
     )
+
+
+def _held(result):
+    """Pool and headroom by all witnesses, the tightest board named."""
+    pool = (result.get("startup") or {}).get("pool_tokens")
+    words = [] if pool is None else [f"pool {pool:,} tokens{_verdict.of_ranks(result.get('pools'))}"]
+    headroom = _verdict.headroom_of(result)
+    if headroom["gib"] is not None:
+        words.append(f"headroom {headroom['gib']:.1f} GiB" + (f" on {headroom['where']}" if headroom["where"] else ""))
+    return ", ".join(words)
+
+
+def end_word(result: dict) -> str:
+    """How the wait ended: ``ready``, ``failed``, or ``stalled`` for a death that only silence named."""
+    if result.get("verdict") in ("holds", "short", "unsafe"):
+        return "ready"
+    figures = (result.get("failure") or {}).get("figures") or {}
+    return "stalled" if figures.get("silence_seconds") is not None else "failed"
+
+
+def _joined(words):
+    """Words without what another one says already."""
+    kept = []
+    for word in words:
+        kept += [one for one in (word or "").split(", ") if one and one not in kept]
+    return ", ".join(kept)
 
 
 class Progress:
@@ -77,6 +107,7 @@ class Progress:
         self._clock = clock
         self._printed_at = None
         self._printed_phases = set()
+        self._said_limit = False
 
     def begin(self, unit: str) -> None:
         """The wait begins."""
@@ -87,17 +118,25 @@ class Progress:
         phase = result.get("phase") or "process"
         startup = result.get("startup") or {}
         fresh = phase not in self._printed_phases
+        self._limit(result.get("deadline") or {})
         if fresh:
             self._passed(result, startup, phase)
         if fresh or self._clock() - self._printed_at >= QUIET_SECONDS - 1.0:
             self._printed_phases.add(phase)
-            self._say(phase, result.get("elapsed_seconds"), detail(startup, phase), brief=False)
+            words = [detail(startup, phase), (result.get("progress") or {}).get("words")]
+            elapsed = result.get("elapsed_seconds")
+            self._say(phase, _began_seconds(result, phase, elapsed) if fresh else elapsed, _joined(words), brief=False)
 
     def end(self, result: dict) -> None:
         """The wait is over."""
         self._passed(result, result.get("startup") or {}, None)
-        phase = "ready" if result.get("verdict") in ("holds", "short", "unsafe") else "failed"
-        self._say(phase, result.get("elapsed_seconds"), end_detail(result), brief=True)
+        self._say(end_word(result), result.get("elapsed_seconds"), end_detail(result), brief=True)
+
+    def _limit(self, deadline):
+        """How long the wait may last, once, when it is computed: what the user stated is no news."""
+        if deadline.get("auto") and not self._said_limit:
+            self._said_limit = True
+            self._say("waiting", 0, "at most {seconds:.0f} s: {why}".format(**deadline), brief=False)
 
     def lost(self, reason: str) -> None:
         """The connection was lost; the wait goes on."""
@@ -123,6 +162,13 @@ class Progress:
         self._printed_at = self._clock()
         if brief or not self._brief:
             self._show(line(self._host, phase, seconds, text))
+
+
+def _began_seconds(result, phase, elapsed):
+    """Seconds from the beginning of the start to that of a phase which has just begun; of one that lasts, to now."""
+    at = {row.get("phase"): row["at"] for row in result.get("timeline") or [] if row.get("at") is not None}
+    began = at[phase] - min(at.values()) if phase in at else None
+    return began if began is not None and (elapsed or 0.0) - began <= JUST_SECONDS else elapsed
 
 
 def _without_notes(startup):

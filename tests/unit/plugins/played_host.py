@@ -102,16 +102,15 @@ class PlayedHost:
 
     def _entries(self, argv):
         options = dict(word.split("=", 1) for word in argv if "=" in word)
-        wanted, cursor = options["_SYSTEMD_INVOCATION_ID"], options.get("--after-cursor")
-        since = float(options.get("--since", "@0").lstrip("@"))
-        until = min(float(options.get("--until", "@inf").lstrip("@")), self.now)
-        lines, begun = [], cursor is None
+        wanted, cursor = options["_SYSTEMD_INVOCATION_ID"], options.get("--cursor")
+        chosen, begun = [], cursor is None
         for row in self.rows:
-            if begun and since <= realtime(row) <= until and invocation(row) == wanted:
-                self.given.append(row["__CURSOR"])
-                lines.append(json.dumps(row))
             begun = begun or row["__CURSOR"] == cursor
-        return "\n".join(lines)
+            if begun and realtime(row) <= self.now and invocation(row) == wanted:
+                chosen.append(row)
+        chosen = chosen[-int(options.get("--lines", len(chosen) or 1)) :]
+        self.given += [row["__CURSOR"] for row in chosen]
+        return "\n".join(map(json.dumps, chosen))
 
     # -- /proc and HTTP
 

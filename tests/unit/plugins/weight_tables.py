@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-BYTES = {"BF16": 2, "F32": 4, "F8_E4M3": 1, "U8": 1}
+BYTES = {"BF16": 2, "F16": 2, "F32": 4, "I32": 4, "F8_E4M3": 1, "U8": 1}
 
 
 def row(name, dtype, shape, tensors=1, layers=None, draft=False, tied=False):
@@ -113,6 +113,78 @@ def deepseek_r1():
     return table
 
 
+def _awq(table, name, shape, tensors, runs, group=64):
+    """A projection of C(shape) (outputs, inputs) in AWQ: eight numbers of 4 bits in an int32, a scale for a group."""
+    outputs, inputs = shape
+    table.append(row(name + ".qweight", "I32", [inputs, outputs // 8], tensors, runs))
+    table.append(row(name + ".qzeros", "I32", [inputs // group, outputs // 8], tensors, runs))
+    table.append(row(name + ".scales", "F16", [inputs // group, outputs], tensors, runs))
+
+
+def deepseek_awq():
+    """DeepSeek-V3 in AWQ, groups of 64, without the draft layer; router, embeddings, head and norms stay in 16 bits."""
+    hidden, vocabulary, every = 7168, 129280, [[0, 60]]
+    table = [row(name, "F16", [vocabulary, hidden]) for name in ("model.embed_tokens.weight", "lm_head.weight")]
+    table.append(row("model.norm.weight", "F16", [hidden]))
+    for name, width in (
+        ("input_layernorm", hidden),
+        ("post_attention_layernorm", hidden),
+        ("self_attn.q_a_layernorm", 1536),
+        ("self_attn.kv_a_layernorm", 512),
+    ):
+        table.append(row(f"model.layers.*.{name}.weight", "F16", [width], 61, every))
+    attention = {
+        "q_a_proj": [1536, hidden],
+        "q_b_proj": [24576, 1536],
+        "kv_a_proj_with_mqa": [576, hidden],
+        "kv_b_proj": [32768, 512],
+        "o_proj": [hidden, 16384],
+    }
+    for name, shape in attention.items():
+        _awq(table, "model.layers.*.self_attn." + name, shape, 61, every)
+    for name, turned in (("gate_proj", False), ("up_proj", False), ("down_proj", True)):
+        for place, inner, tensors, runs in (
+            ("mlp.", 18432, 3, [[0, 2]]),
+            ("mlp.experts.*.", 2048, 58 * 256, [[3, 60]]),
+            ("mlp.shared_experts.", 2048, 58, [[3, 60]]),
+        ):
+            shape = [hidden, inner] if turned else [inner, hidden]
+            _awq(table, f"model.layers.*.{place}{name}", shape, tensors, runs)
+    table.append(row("model.layers.*.mlp.gate.weight", "F16", [256, hidden], 58, [[3, 60]]))
+    table.append(row("model.layers.*.mlp.gate.e_score_correction_bias", "F16", [256], 58, [[3, 60]]))
+    return table
+
+
+def gpt_oss(layers, experts_of_layer):
+    """gpt-oss: attention in 16 bits with biases and sinks, experts of all layers in MXFP4, blocks of 32 numbers."""
+    hidden, width, heads, kv_heads, vocabulary = 2880, 64, 64, 8, 201088
+    runs = [[0, layers - 1]]
+    shapes = {
+        "input_layernorm.weight": [hidden],
+        "post_attention_layernorm.weight": [hidden],
+        "self_attn.q_proj.weight": [heads * width, hidden],
+        "self_attn.q_proj.bias": [heads * width],
+        "self_attn.k_proj.weight": [kv_heads * width, hidden],
+        "self_attn.k_proj.bias": [kv_heads * width],
+        "self_attn.v_proj.weight": [kv_heads * width, hidden],
+        "self_attn.v_proj.bias": [kv_heads * width],
+        "self_attn.o_proj.weight": [hidden, heads * width],
+        "self_attn.o_proj.bias": [hidden],
+        "self_attn.sinks": [heads],
+        "mlp.router.weight": [experts_of_layer, hidden],
+        "mlp.router.bias": [experts_of_layer],
+        "mlp.experts.gate_up_proj_bias": [experts_of_layer, 2 * hidden],
+        "mlp.experts.down_proj_bias": [experts_of_layer, hidden],
+    }
+    table = [row("model.embed_tokens.weight", "BF16", [vocabulary, hidden]), row("model.norm.weight", "BF16", [hidden])]
+    table += [row("model.layers.*." + name, "BF16", shape, layers, runs) for name, shape in shapes.items()]
+    for name, rows in (("gate_up_proj", 2 * hidden), ("down_proj", hidden)):
+        place = f"model.layers.*.mlp.experts.{name}"
+        table.append(row(place + "_blocks", "U8", [experts_of_layer, rows, hidden // 32, 16], layers, runs))
+        table.append(row(place + "_scales", "U8", [experts_of_layer, rows, hidden // 32], layers, runs))
+    return [*table, row("lm_head.weight", "BF16", [vocabulary, hidden])]
+
+
 def vision_tower():
     """The tower of Qwen3-VL-8B."""
     runs = [[0, 26]]
@@ -185,4 +257,6 @@ QWEN3_VL_8B = [
     *vision_tower(),
 ]
 DEEPSEEK_R1 = deepseek_r1()
+DEEPSEEK_AWQ = deepseek_awq()
+GPT_OSS_20B, GPT_OSS_120B = gpt_oss(24, 32), gpt_oss(36, 128)
 LFM2_700M = lfm2()

@@ -50,6 +50,14 @@ def test_the_documentation_is_of_this_filter(name):
             ({"complete": True, "geometry": {"layers": 1}, "weight_bytes": 5}, {"skipped": True}, {"weight_bytes": 6}),
             {"complete": True, "geometry": {"layers": 1}, "weight_bytes": 5, "unchecked": []},
         ),
+        (
+            "load_expectation",
+            (
+                {"free_before_load_gib": 94.0, "free_after_load_gib": 19.0, "quantity_keys": {"weights": "a"}},
+                [{"load_seconds": 450, "keys": {"weights": "a"}}],
+            ),
+            {"weight_gib": 75.0, "last_seconds": 450.0},
+        ),
     ],
 )
 def test_what_comes_out(name, arguments, result):
@@ -69,6 +77,7 @@ def test_what_comes_out(name, arguments, result):
         ("merged_layers", ([], "labels")),
         ("systemd_environment_line", ("a\nb", "NAME")),
         ("instance_settings", ({"port": 1}, {"prot": 2})),
+        ("load_expectation", ("none", [])),
     ],
 )
 def test_bad_input_is_a_filter_error_and_no_traceback(name, arguments):

@@ -93,6 +93,24 @@ def test_the_outage_of_a_step(changes, expected):
     assert fleet.outage_seconds(row(**changes)) == expected
 
 
+WAITS = {"seconds": 2520.0, "auto": True, "why": "594.0 GiB of weights on an NVMe disk, the last start took 450 s"}
+
+
+def test_how_long_a_start_would_be_waited_for():
+    lines = fleet.lines([dict(row(), deadline=WAITS)])
+    assert lines[3] == (
+        "  waits up to 42 min for a start: 594.0 GiB of weights on an NVMe disk, the last start took 450 s"
+    )
+    stated = {"seconds": 90.0, "auto": False, "why": "as stated"}
+    assert fleet.deadline_text(dict(row(), deadline=stated)) == "waits up to 90 s for a start: as stated"
+
+
+@pytest.mark.parametrize("changes", [{"action": "keep"}, {"action": "refuse"}])
+def test_a_step_that_starts_nothing_waits_for_nothing(changes):
+    assert fleet.deadline_text(dict(row(**changes), deadline=WAITS)) == ""
+    assert fleet.deadline_text(row()) == ""
+
+
 def test_a_start_that_was_seen_tells_the_outage():
     seen = dict(row(), measurements=[{"load_seconds": 300.2}, {"load_seconds": 412.6}, {"load_seconds": None}])
     assert fleet.outage_seconds(seen) == (413, "as the last start")
@@ -122,6 +140,7 @@ def test_rows_come_from_what_planning_left_on_each_host():
                     "instance": "main",
                     "model": "/srv/models/Kimi-K2/",
                     "gpus": BOARDS,
+                    "deadline": WAITS,
                     # A server that is adopted is stopped too.
                     "server": {"serving": {"unit": "hand.service"}, "measurements": [{"load_seconds": 300}]},
                 }
@@ -140,4 +159,5 @@ def test_rows_come_from_what_planning_left_on_each_host():
     assert hosts == ["host", "gpu-1", "gpu-2", "gpu-2/small", "gpu-3:", "gpu-4:"]
     assert "Kimi-K2" in lines[1]
     assert "300 s (as the last start)" in lines[1]
+    assert [line.strip()[:19] for line in lines if "waits" in line] == ["waits up to 42 min "]
     assert fleet.of_hosts([], {}) == []

@@ -134,6 +134,37 @@ def test_a_proven_attempt_stores_its_proof(world):
     assert instance.inform(world.files)["drift"] == [str(world.unit_file)]
 
 
+def test_a_proof_keeps_the_headroom_that_was_judged_and_the_total_of_the_dp_ranks(world):
+    boards = {name: {"rank": "TP%s" % name, "free_mib": 1024, "witness": "nvidia-smi"} for name in ("0", "3")}
+    ready = dict(
+        READY,
+        headroom={
+            "boards": boards,
+            "tightest": "3",
+            "free_gib": 4.75,
+            "fresh": True,
+            "disagreements": ["They differ."],
+        },
+        pools={"dp_size": 2, "total_tokens": 400022, "least": "DP1", "server_info": [200000, 200022]},
+        notices=["GPU 3: held."],
+    )
+    instance = world.instance()
+    attempt = world.judge(instance, ready)
+    assert attempt["headroom"] == {"gib": 4.75, "where": "GPU 3 (TP3)", "witness": "nvidia-smi"}
+    assert attempt["notices"] == ["GPU 3: held.", "They differ."]
+    assert instance.store.attempts()[0]["pools"] == {"dp_size": 2, "total_tokens": 400022, "least": "DP1"}
+    proof = instance.store.proof()
+    assert (proof["headroom_gib"], proof["headroom_where"]) == (4.75, "GPU 3 (TP3)")
+    assert proof["pools"]["total_tokens"] == 400022
+    assert proof["measurement"]["headroom_gib"] == 4.75
+
+
+def test_where_no_other_witness_was_asked_the_proof_keeps_the_headroom_of_the_journal(world):
+    instance = world.instance()
+    world.judge(instance)
+    assert (instance.store.proof()["headroom_gib"], instance.store.proof()["headroom_where"]) == (5.0, None)
+
+
 def test_arguments_keep_their_order_so_that_the_unit_is_written_alike(world):
     values = dict(STEP["values"], arguments={"tp-size": 8, "model-path": "/m", "host": "h"})
     instance = world.instance()

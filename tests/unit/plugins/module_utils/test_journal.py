@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import json
 import pathlib
+import struct
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _failures,
     _journal,
+    _journal_ask,
     _journal_lines,
     _journal_text,
     _startup,
@@ -115,9 +115,59 @@ def test_a_cut_line_whose_rest_never_came_is_kept():
     assert messages(record("cut", _LINE_BREAK="line-max")) == ["cut"]
 
 
+def test_a_line_without_an_end_does_not_fill_the_memory():
+    piece = "x" * 49152
+    decoder = _journal.Decoder()
+    for number in range(1000):
+        assert not decoder.feed(record(piece, _LINE_BREAK="line-max", __CURSOR=f"c{number}"))
+    assert decoder.cursor == "c999"
+    (entry,) = decoder.rest()
+    assert 2**20 <= len(entry.message) <= 2**20 + len(piece)
+
+
+def test_the_rest_of_a_cut_line_may_come_with_the_next_look():
+    decoder = _journal.Decoder()
+    assert not decoder.feed(record("one, ", _LINE_BREAK="line-max"))
+    assert [entry.message for entry in decoder.feed(record("two"))] == ["one, two"]
+    assert not decoder.rest()
+
+
 def test_a_character_that_was_cut_in_two_is_whole_again():
     text = "\n".join((record([195], _LINE_BREAK="line-max"), record([156])))
     assert messages(text) == ["Ü"]
+
+
+def export(fields):
+    """One record as journalctl -o export writes it: what holds control characters as bytes behind their number."""
+    out = b""
+    for name, value in fields.items():
+        if isinstance(value, bytes):
+            out += name.encode() + b"\n" + struct.pack("<Q", len(value)) + value + b"\n"
+        else:
+            out += f"{name}={value}\n".encode()
+    return out + b"\n"
+
+
+def test_the_other_forms_of_a_journal_give_the_same():
+    rows = [json.loads(line) for line in GOOD.splitlines()]
+    wanted = _journal.decode_json_lines(GOOD)
+    assert any(isinstance(row["MESSAGE"], list) for row in rows)
+    plain = [{name: value for name, value in row.items() if value is not None} for row in rows]
+    whole = b"".join(
+        export({name: bytes(value) if isinstance(value, list) else value for name, value in row.items()})
+        for row in [dict({"__CURSOR": row["__CURSOR"]}, **row) for row in plain]
+    )
+    assert _journal.decode(whole) == (wanted, "export")
+    assert _journal.decode("\n".join(json.dumps(row, indent=4) for row in rows)) == (wanted, "json")
+    assert _journal.decode("".join(f"data: {json.dumps(row)}\n\n" for row in rows)) == (wanted, "json")
+    assert _journal.decode("".join(f"\x1e{json.dumps(row)}\n" for row in rows)) == (wanted, "json")
+
+
+def test_an_export_that_was_cut_off_gives_what_is_whole():
+    whole = export({"__CURSOR": "c1", "MESSAGE": b"a\rb"}) + export({"__CURSOR": "c2", "MESSAGE": b"cut off"})
+    for length in range(len(whole)):
+        messages_read = [entry.message for entry in _journal.decode(whole[:length])[0]]
+        assert messages_read[:2] == ["a", "b"] or length < 60
 
 
 def test_what_is_no_record_is_skipped():
@@ -177,6 +227,21 @@ def test_only_the_last_of_three_invocations_is_selected():
     assert not _journal.select_invocation(entries, "unknown")
 
 
+def test_what_journald_dropped_belongs_to_the_invocation_that_it_names():
+    """The fields are those of systemd 252 and 257: the line has the invocation of journald itself besides."""
+    dropped = {"_TRANSPORT": "driver", "SYSLOG_IDENTIFIER": "systemd-journald", "_SYSTEMD_INVOCATION_ID": "journald"}
+    text = "\n".join(
+        (
+            record("a"),
+            record("Suppressed 25000 messages from u.service", OBJECT_SYSTEMD_INVOCATION_ID="i1", **dropped),
+            record("Suppressed 9 messages from v.service", OBJECT_SYSTEMD_INVOCATION_ID="i9", **dropped),
+        )
+    )
+    entries = _journal.decode_json_lines(text)
+    assert _journal.invocations(entries) == ["i1"]
+    assert _startup.read_startup(_journal.select_invocation(entries)).suppressed_lines == 25000
+
+
 def test_last_words_without_an_invocation_belong_to_the_one_before():
     text = "\n".join((record("a"), record("b", _SYSTEMD_INVOCATION_ID="i2"), record("c", _SYSTEMD_INVOCATION_ID=None)))
     assert [entry.message for entry in _journal.select_invocation(_journal.decode_json_lines(text))] == ["b", "c"]
@@ -192,6 +257,8 @@ def test_a_text_log_of_several_starts_gives_the_last_one():
     chosen = _journal.select_invocation(entries)
     assert len(chosen) == 2
     assert _startup.read_startup(chosen).state == "loading"
+    assert [len(part) for part in _journal.starts(entries)] == [3, 2]
+    assert _journal.starts([]) == [[]]
 
 
 @pytest.mark.parametrize(
@@ -222,9 +289,67 @@ def test_a_text_log_of_several_starts_gives_the_last_one():
             "2026-05-31T10:15:07.1Z stderr F [2026-05-31 10:15:07] x",
             "[2026-05-31 10:15:07] x",
             None,
+            1780222507.1,
+            "service",
+        ),
+        (
+            "Sun 2026-05-31 10:15:07 UTC gpu-a sglang[324]: [2026-05-31 10:15:07 TP0] x",
+            "[2026-05-31 10:15:07 TP0] x",
+            324,
             1780222507.0,
             "service",
         ),
+        ("Sun 2026-05-31 12:15:07 CEST gpu-a systemd[1]: u: Failed", "u: Failed", 1, 1780229707.0, "systemd"),
+        ("Sun 2026-05-31 10:15:07 UTC gpu-a init.scope[1]: Started u", "Started u", 1, 1780222507.0, "systemd"),
+        ("[ 1842.352595] gpu-a python[324]: [2026-05-31 10:15:07] x", "[2026-05-31 10:15:07] x", 324, None, "service"),
+        ("<30>May 31 10:15:07 gpu-a sglang[324]: [2026-05-31 10:15:07] x", "[2026-05-31 10:15:07] x", 324, 1780222507.0,
+         "service"),
+        ("<30>1 2026-05-31T10:15:07.5Z gpu-a sglang 324 - - x: y", "x: y", 324, 1780222507.5, "service"),
+        ('<30>1 2026-05-31T10:15:07Z gpu-a kernel - - [a b="c"] NVRM: Xid', "NVRM: Xid", None, 1780222507.0, "kernel"),
+        (
+            "2026-05-31T10:15:07.123456789Z Exit code: -9",
+            "Exit code: -9",
+            None,
+            1780222507.123456789,
+            "service",
+        ),
+        (
+            "2026-05-31T12:15:07.000000000+02:00 stderr F RuntimeError: x",
+            "RuntimeError: x",
+            None,
+            1780222507.0,
+            "service",
+        ),
+        (
+            "(SGLangEngine pid=952, ip=10.0.0.4) [2026-05-31 10:15:07 TP0] x",
+            "[2026-05-31 10:15:07 TP0] x",
+            None,
+            1780222507.0,
+            "service",
+        ),
+        (
+            "[pod/sglang-0/server] 2026-05-31T10:15:07.000000000Z [2026-05-31 10:15:07 TP1] x",
+            "[2026-05-31 10:15:07 TP1] x",
+            None,
+            1780222507.0,
+            "service",
+        ),
+        (
+            '{"log":"[2026-05-31 10:15:07 TP0] x\\n","stream":"stderr","time":"2026-05-31T10:15:07.25Z"}',
+            "[2026-05-31 10:15:07 TP0] x",
+            None,
+            1780222507.25,
+            "service",
+        ),
+        (
+            '{"asctime": "2026-05-31 10:15:07", "level": "INFO", "message": "Load weight begin. avail mem=9.00 GB"}',
+            "Load weight begin. avail mem=9.00 GB",
+            None,
+            1780222507.0,
+            "service",
+        ),
+        ('{"event": "request.received"}', '{"event": "request.received"}', None, None, "service"),
+        ("{broken", "{broken", None, None, "service"),
         ("ValueError: a: b", "ValueError: a: b", None, None, "service"),
         ('  File "x.py", line 1, in f', '  File "x.py", line 1, in f', None, None, "service"),
     ],
@@ -232,6 +357,34 @@ def test_a_text_log_of_several_starts_gives_the_last_one():
 def test_prefixes_of_log_readers_are_taken_off(line, message, pid, realtime, source):
     entry = _journal_text.decode_text(line)[0]
     assert (entry.message, entry.pid, entry.realtime_seconds, entry.source) == (message, pid, realtime, source)
+
+
+def test_the_lines_that_a_container_runtime_cut_are_whole_again():
+    docker = "".join(
+        json.dumps({"log": text, "stream": stream, "time": "2026-05-31T10:15:07Z"}) + "\n"
+        for text, stream in (("one, ", "stderr"), ("other\n", "stdout"), ("two\n", "stderr"), ("no end", "stderr"))
+    )
+    assert [entry.message for entry in _journal.decode(docker)[0]] == ["other", "one, two", "no end"]
+    parts = ("P one, ", "P two, ", "F three", "F ", "F four")
+    cri = "".join(f"2026-05-31T10:15:0{number}.5Z stderr {part}\n" for number, part in enumerate(parts))
+    entries = _journal.decode(cri)[0]
+    assert [entry.message for entry in entries] == ["one, two, three", "four"]
+    assert [entry.realtime_seconds for entry in entries] == [1780222502.5, 1780222504.5]
+
+
+def test_the_bar_and_the_colours_in_a_docker_log_are_plain():
+    line = json.dumps({"log": "\r  0%| | 0/2\r 50%| | 1/2\u001b[31m red\u001b[0m\n", "stream": "stderr"})
+    assert [entry.message for entry in _journal.decode(line)[0]] == ["  0%| | 0/2", " 50%| | 1/2 red"]
+
+
+def test_a_terminal_title_that_is_never_closed_hides_no_line():
+    assert [entry.message for entry in _journal.decode("\x1b]0;title\n[TP0] x\n")[0]] == ["[TP0] x"]
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_line_ends_of_windows_make_no_difference(ends):
+    text = ends.join(("[2026-05-31 10:15:07 TP0] a", "b", ""))
+    assert [entry.message for entry in _journal.decode(text)[0]] == ["[2026-05-31 10:15:07 TP0] a", "b"]
 
 
 def test_lines_without_a_time_have_that_of_the_last_one():
@@ -269,47 +422,8 @@ def test_the_kind_of_log_is_detected():
     assert _journal.decode("")[1] == "text"
 
 
-def test_the_command_selects_by_invocation():
-    command = _journal.journal_command("u.service", "abc", after_cursor="s=1")
-    assert command[0] == "journalctl"
-    assert command[-3:] == ["_SYSTEMD_INVOCATION_ID=abc", "+", "INVOCATION_ID=abc"]
-    assert "--after-cursor=s=1" in command
-    assert "--output=json" in command
-    assert "--all" in command
-    assert _journal.journal_command("u.service", None)[-1] == "--unit=u.service"
-    assert "--since=@1790000001" in _journal.kernel_command(1790000001.9)
-    assert "--lines=1" in _journal.last_entry_command("u.service")
-
-
-@pytest.mark.parametrize(
-    ("rc", "stdout", "stderr", "kind", "retry"),
-    [
-        (1, "", "No journal files were found.\n", "no_journal", False),
-        (0, "-- No entries --\n", "", "no_journal", False),
-        (1, "", "System has not been booted with systemd as init system (PID 1). Can't operate.", "no_systemd", False),
-        (1, "", "Failed to connect to bus: No such file or directory", "no_systemd", False),
-        (127, "", "", "missing_program", False),
-        (1, "", "Failed to iterate through journal: Bad message", "broken", True),
-        (1, "", "Failed to open journal: Permission denied", "no_permission", False),
-        (1, "", "something new", "broken", True),
-        (1, "", "", "broken", True),
-    ],
-)
-def test_the_reader_says_why_it_cannot_read(rc, stdout, stderr, kind, retry):
-    problem = _journal.reader_problem(rc, stdout, stderr)
-    assert (problem.kind, problem.retry) == (kind, retry)
-    assert problem.sentence
-    assert problem.as_dict()["kind"] == kind
-    if kind in ("no_systemd", "missing_program"):
-        assert "needs a host running systemd" in problem.sentence
-
-
-def test_a_good_answer_is_no_problem():
-    assert _journal.reader_problem(0, GOOD, "") is None
-
-
 def test_twenty_thousand_lines_are_read_and_judged_in_well_under_a_second(capsys):
-    wanted = {*_journal.FIELDS, "__CURSOR", "__REALTIME_TIMESTAMP", "__MONOTONIC_TIMESTAMP"}
+    wanted = {*_journal_ask.FIELDS, "__CURSOR", "__REALTIME_TIMESTAMP", "__MONOTONIC_TIMESTAMP"}
     steady = "[2026-11-29 17:08:42 TP{0}] Decode batch, #running-req: 1, #token: {1}, token usage: 0.00, #queue-req: 0"
     death = "[2026-11-29 17:09:12 TP1] Scheduler hit an exception: Traceback (most recent call last):"
     lines = [{name: value for name, value in json.loads(line).items() if name in wanted} for line in GOOD.splitlines()]
@@ -329,44 +443,3 @@ def test_twenty_thousand_lines_are_read_and_judged_in_well_under_a_second(capsys
         )
     assert failure.kind == "oom_decode"
     assert seconds < 1.0
-
-
-ANYTHING = st.one_of(
-    st.text(), st.binary().map(list), st.none(), st.integers(), st.lists(st.one_of(st.text(), st.none()))
-)
-
-
-@given(st.lists(st.tuples(ANYTHING, ANYTHING, st.sampled_from(["line-max", "eof", None]))))
-def test_no_record_makes_the_reader_raise(values):
-    text = "\n".join(
-        json.dumps(
-            {"MESSAGE": message, "_PID": other, "UNIT": other, "__REALTIME_TIMESTAMP": other, "_LINE_BREAK": line_break}
-        )
-        for message, other, line_break in values
-    )
-    for entry in _journal.decode_json_lines(text):
-        assert entry.message.strip()
-        assert "\n" not in entry.message
-        assert "\r" not in entry.message
-
-
-@given(st.one_of(st.text(), st.binary()))
-def test_no_text_makes_the_reader_raise(text):
-    for entry in _journal.decode(text)[0]:
-        assert entry.message.strip()
-    _journal.looks_like_json(text)
-
-
-@pytest.mark.parametrize(
-    "piece", ["[", "[2026-05-31 10:15:07 TP0] ", "\x1b[", "\x1b]", "\r", "it/s[20", "{", '{"MESSAGE":', "a: ", "-"]
-)
-def test_cost_grows_with_the_length_and_not_faster(piece):
-    def cost(count):
-        begin = time.process_time()
-        entries, _kind = _journal.decode(piece * count)
-        _failures.classify(entries)
-        return time.process_time() - begin
-
-    cost(100)
-    small, large = cost(5000), cost(50000)
-    assert large < 40 * small + 0.5

@@ -30,7 +30,7 @@ def test_kept():
 
 def test_proven():
     found = outcome("main", {"action": "done", "reason": "x"}, [{"verdict": "proven"}], {}, SERVING, PROOF)
-    assert found["message"] == "main: proven, pool 200000 tokens at fraction 0.93."
+    assert found["message"] == "main: proven, pool 200,000 tokens at fraction 0.93."
 
 
 def test_holds_is_a_success_that_warns():
@@ -55,7 +55,7 @@ def test_refused_says_that_nothing_was_restarted_and_what_serves():
 def test_a_way_back_names_cause_way_out_and_what_serves():
     found = outcome("main", {"action": "back", "reason": "bad_args: error."}, [FAILED], BACK, SERVING, PROOF)
     assert found["way_back"] == "restored"
-    for part in ("bad_args", "Way out: remove --x", "again: the last proven configuration, pool 200000 tokens"):
+    for part in ("bad_args", "Way out: remove --x", "again: the last proven configuration, pool 200,000 tokens"):
         assert part in found["message"]
 
 
@@ -118,3 +118,32 @@ def test_what_is_left_running_says_what_it_lacks():
 )
 def test_a_surprise_is_one_sentence(result, sentence):
     assert surprise("T", result) == sentence
+
+
+def test_a_proof_is_said_with_its_headroom_and_its_total():
+    proof = dict(PROOF, headroom_gib=5.469, headroom_where="GPU 3 (TP3)")
+    proof["pools"] = {"dp_size": 2, "total_tokens": 400022, "least": "DP0"}
+    found = outcome("main", {"action": "done"}, [{"verdict": "proven"}], {}, SERVING, proof)
+    assert found["message"] == (
+        "main: proven, pool 200,000 tokens on each of 2 DP ranks (400,022 in all) at fraction 0.93,"
+        " headroom 5.47 GiB on GPU 3 (TP3)."
+    )
+
+
+FOREIGN = "GPU 3: process 77 (python) is not of this unit and holds 4,000 MiB."
+
+
+def test_what_was_noticed_at_ready_stands_beside_a_success_and_in_the_message_of_a_failure():
+    attempt = {"verdict": "proven", "notices": [FOREIGN]}
+    found = outcome("main", {"action": "done"}, [attempt], {}, SERVING, PROOF)
+    assert found["notices"] == [FOREIGN]
+    assert FOREIGN not in found["message"]
+    back = dict(BACK, ready=dict(BACK["ready"], notices=[FOREIGN], pools={"disagreements": ["Two pools."]}))
+    found = outcome("main", {"action": "back", "reason": "x"}, [dict(FAILED, notices=[FOREIGN])], back, SERVING, PROOF)
+    assert found["notices"] == [FOREIGN, "Two pools."]
+    assert found["message"].count(FOREIGN) == 1
+
+
+def test_nothing_noticed_is_nothing_said():
+    assert outcome("main", {"action": "keep"}, [], {}, SERVING, PROOF)["notices"] == []
+    assert outcome("main", {"action": "back"}, [FAILED], BACK, SERVING, PROOF)["notices"] == []

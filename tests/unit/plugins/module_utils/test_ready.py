@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _ready
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _ready, _ready_before
 from ansible_collections.gpufleet.sglang.plugins.module_utils._ready import Sight, next_move
 
 UNIT = {"name": "sglang-main.service", "result": "signal", "exec_main_code": 2, "exec_main_status": 9, "n_restarts": 1}
 READY = {"state": "ready", "phase": "ready", "pool_tokens": 1000}
+WARM = {"port": "ours", "startup": {"state": "loading", "phase": "warmup"}}
+BEHIND = {"port": "ours", "startup": {"state": "loading", "phase": "weights"}}
 NO_POOL = {"state": "ready", "phase": "ready", "pool_tokens": None}
 LOADING = {"state": "loading", "phase": "weights", "pool_tokens": None}
 FATAL = {"kind": "oom_prefill", "fatal": True, "evidence": "CUDA out of memory"}
+WEAK = {"kind": "scheduler_died", "fatal": True, "evidence": "SIGQUIT received"}
+STALL = {"kind": "watchdog_hang", "fatal": True, "evidence": "nothing was logged for 300 s"}
 WITNESS = {"pool_tokens": 900}
 
 
@@ -27,6 +31,16 @@ def look(**changes):
         ({"failure": FATAL, "ended": True}, "fail"),
         ({"failure": FATAL, "restarted": True}, "fail"),
         ({"failure": dict(FATAL, fatal=False), "failure_seconds": 50.0}, "wait"),
+        # Nothing came after it for a moment: its traceback is complete.
+        ({"failure": FATAL, "failure_seconds": 0.3, "still_seconds": 0.3}, "fail"),
+        ({"failure": FATAL, "failure_seconds": 0.3, "still_seconds": 0.1}, "wait"),
+        ({"failure": FATAL, "failure_seconds": 0.1, "still_seconds": 0.3}, "wait"),
+        # That something died is no cause: the last lines may name one.
+        ({"failure": WEAK, "ended": True}, "wait"),
+        ({"failure": WEAK, "ended": True, "failure_seconds": 0.3, "still_seconds": 0.3}, "wait"),
+        ({"failure": WEAK, "ended": True, "ended_seconds": 0.5, "still_seconds": 0.5}, "fail"),
+        ({"failure": WEAK, "ended": True, "ended_seconds": 1.0, "still_seconds": 0.1}, "fail"),
+        ({"failure": WEAK, "failure_seconds": 1.0}, "fail"),
         (
             {"failure": FATAL, "failure_seconds": 1.0, "startup": READY, "answer_status": 200, "answer_text": "x"},
             "fail",
@@ -34,7 +48,16 @@ def look(**changes):
         # An end that no line names is given a moment for its last lines.
         ({"ended": True, "ended_seconds": 0.4}, "wait"),
         ({"ended": True, "ended_seconds": 1.0}, "fail"),
+        ({"ended": True, "ended_seconds": 0.4, "still_seconds": 0.4}, "fail"),
+        ({"ended": True, "ended_seconds": 0.4, "still_seconds": 0.2}, "wait"),
         ({"restarted": True, "ended_seconds": 1.0}, "fail"),
+        # A stall: not of a server that answers.
+        ({"stall": STALL}, "fail"),
+        ({"stall": STALL, "phase_seconds": 60.0, "port": "ours"}, "fail"),
+        ({"stall": STALL, "phase_seconds": 60.0, "port": "ours", "healthy_seconds": 1.0}, "ask_health"),
+        ({"stall": STALL, "startup": READY, "port": "ours", "answering": True}, "fail"),
+        ({"stall": STALL, "startup": READY, "port": "ours", "answer_status": 200, "answer_text": "x"}, "judge"),
+        ({"stall": STALL, "failure": FATAL, "ended": True}, "fail"),
         # Ready by the journal.
         ({"startup": READY, "port": "ours"}, "ask_completion"),
         ({"startup": READY, "port": "closed", "ready_seconds": 1.0}, "wait"),
@@ -65,10 +88,16 @@ def look(**changes):
         ({"journal": False, "port": "ours", "healthy_seconds": 0.0, "witness": WITNESS}, "ask_completion"),
         ({"journal": False, "port": "ours", "healthy_seconds": 0.0, "witness": {}}, "fail"),
         # A journal whose ready line does not come although the server is healthy.
-        ({"port": "ours", "phase_seconds": 5.0, "healthy_seconds": 30.0, "witness": WITNESS}, "wait"),
-        ({"port": "ours", "phase_seconds": 35.0}, "ask_health"),
-        ({"port": "ours", "phase_seconds": 35.0, "healthy_seconds": 3.0, "witness": WITNESS}, "ask_health"),
-        ({"port": "ours", "phase_seconds": 45.0, "healthy_seconds": 12.0, "witness": WITNESS}, "ask_completion"),
+        ({**WARM, "phase_seconds": 5.0, "healthy_seconds": 30.0, "witness": WITNESS}, "wait"),
+        ({**WARM, "phase_seconds": 35.0}, "ask_health"),
+        ({**WARM, "phase_seconds": 35.0, "healthy_seconds": 3.0, "witness": WITNESS}, "ask_health"),
+        ({**WARM, "phase_seconds": 45.0, "healthy_seconds": 12.0, "witness": WITNESS}, "ask_completion"),
+        # A journal that is behind: whoever listens has passed all phases before the warm-up.
+        ({**BEHIND, "phase_seconds": 2.0, "healthy_seconds": 30.0, "witness": WITNESS}, "wait"),
+        ({**BEHIND, "phase_seconds": 4.0}, "ask_health"),
+        ({**BEHIND, "phase_seconds": 4.0, "healthy_seconds": 1.0, "witness": WITNESS}, "ask_health"),
+        ({**BEHIND, "phase_seconds": 4.0, "healthy_seconds": 2.5, "witness": WITNESS}, "ask_completion"),
+        ({**BEHIND, "port": "closed", "phase_seconds": 40.0, "healthy_seconds": 9.0}, "wait"),
         # Time is up.
         ({"waited_seconds": 100.0}, "fail"),
         ({"waited_seconds": 100.0, "startup": READY, "port": "ours", "answering": True}, "fail"),
@@ -94,6 +123,10 @@ def test_next_move(changes, action):
         ({"startup": READY, "port": "ours", "answer_status": 401}, "no_evidence", "401"),
         ({"waited_seconds": 100.0, "last_line": "Load weight begin."}, "timeout", "Load weight begin."),
         ({"waited_seconds": 100.0, "answer_error": "connection reset"}, "timeout", "connection reset"),
+        ({"waited_seconds": 100.0, "how_far": "31.5 of 75.0 GiB on the boards"}, "timeout", "31.5 of 75.0 GiB"),
+        ({"stall": STALL}, "watchdog_hang", "300 s"),
+        ({"stall": STALL, "answer_error": "timed out"}, "watchdog_hang", "the last completion: timed out"),
+        ({"stall": STALL, "failure": FATAL, "ended": True}, "oom_prefill", "CUDA out of memory"),
     ],
 )
 def test_what_a_failure_says(changes, kind, words):
@@ -122,7 +155,7 @@ def test_a_server_that_may_be_well_is_not_called_dead(kind):
     ],
 )
 def test_units_that_are_not_waited_for(unit, words):
-    failure = _ready.not_waitable(dict(unit, name="u"))
+    failure = _ready_before.not_waitable(dict(unit, name="u"))
     assert words in failure["evidence"]
     assert "u" in failure["advice"]
 
@@ -136,7 +169,7 @@ def test_units_that_are_not_waited_for(unit, words):
     ],
 )
 def test_units_that_are_looked_at(unit):
-    assert _ready.not_waitable(unit) is None
+    assert _ready_before.not_waitable(unit) is None
 
 
 @pytest.mark.parametrize(
@@ -145,10 +178,13 @@ def test_units_that_are_looked_at(unit):
         ("weights", "weights", 30.0, 5.0, False),
         ("weights", "weights", 30.0, 10.0, True),
         ("pool", "weights", 0.1, 5.0, False),
-        ("pool", "weights", 1.0, 5.0, True),
-        ("weights", None, 1.0, 5.0, False),
+        ("pool", "weights", 1.0, 5.0, False),
+        ("pool", "weights", 3.0, 5.0, True),
+        ("weights", None, 3.0, 5.0, False),
         ("warmup", "weights", 5.0, 20.0, False),
         ("completion", "weights", 5.0, 20.0, False),
+        ("completion", "weights", 5.0, 149.0, False),
+        ("completion", "weights", 5.0, 150.0, True),
         ("warmup", "warmup", 60.0, 60.0, True),
     ],
 )

@@ -4,7 +4,15 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _follow, _http, _ready_look, _ready_run
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _follow,
+    _http,
+    _load_progress,
+    _patience_deadline,
+    _ready_load,
+    _ready_run,
+)
+from ansible_collections.gpufleet.sglang.plugins.module_utils._patience import Process
 from ansible_collections.gpufleet.sglang.tests.unit.plugins import played_host
 
 UNIT = "sgl-cpu.service"
@@ -34,12 +42,29 @@ def crash_loop(units, late=0.0):
     return played_host.PlayedHost(played_host.records(played_host.CRASH_LOOP), late=late, units=units)
 
 
-def wait(host, invocation_id=None, use_journal=True, **settings):
+class NoBoards:
+    mib = None
+    count = 0
+
+    def look(self, pids):
+        pass
+
+
+def wait(host, invocation_id=None, use_journal=True, processes=None, **settings):
+    """``processes(second)``: the processes of the unit; without it none can be seen."""
     follower = _follow.Follower(host.run_command, UNIT, invocation_id, use_journal)
     settings = dict({"address": _http.Address("127.0.0.1", 30001, "topsecret"), "timeout_seconds": 120.0}, **settings)
+    settings = _ready_run.Settings(**settings)
+    look = _load_progress.LoadLook(
+        host.clock,
+        marks=(settings.load or {}).get("marks"),
+        boards=NoBoards(),
+        read_tree=lambda pid, root: tuple(processes(host.seconds())) if processes else (),
+    )
     waiter = _ready_run.Waiter(
         follower,
-        _ready_run.Settings(**settings),
+        settings,
+        load=_ready_load.StartLoad(settings, host.clock, "/nowhere", look),
         http=host.http,
         clock=host.clock,
         wall=host.clock,
@@ -94,16 +119,14 @@ def test_an_old_server_is_judged_at_once_and_cheaply():
     assert result["seconds_after_ready_line"] is None
 
 
-@pytest.mark.parametrize("age", [300.0, 5000.0, 20000.0])
-def test_what_an_old_server_said_since_its_start_is_not_read(monkeypatch, age):
-    host = good_start(late=age, units=[(0.0, {"ActiveEnterTimestampMonotonic": 7_000_000})])
+@pytest.mark.parametrize("lines", [10, 7000])
+def test_what_an_old_server_said_since_its_start_does_not_hide_it(lines):
+    host = good_start(late=5000.0)
     chatter = dict(host.rows[-1], MESSAGE="Decode batch", __REALTIME_TIMESTAMP=str(int((host.now - 100.0) * 1e6)))
-    host.rows.append(dict(chatter, __CURSOR="chatter"))
-    monkeypatch.setattr(_ready_look.time, "clock_gettime", lambda clock: 7.0 + age)
+    host.rows += [dict(chatter, __CURSOR=f"chatter{number}") for number in range(lines)]
     result = wait(host)
     assert (result["verdict"], result["startup"]["pool_tokens"]) == ("holds", 2125713)
     assert result["waited_seconds"] < 1.0
-    assert ("chatter" in host.given) is (age == 300.0)
 
 
 def test_a_foreign_process_on_the_port_is_not_ours():
@@ -263,7 +286,7 @@ def slices(host, **settings):
     state, results = {"waited_seconds": 0.0}, []
     began = host.now
     while not results or not results[-1]["finished"]:
-        assert len(results) < 100
+        assert len(results) < 200
         follower_id = state.get("invocation_id")
         results.append(
             wait(
@@ -274,6 +297,7 @@ def slices(host, **settings):
                 known_restarts=state.get("restarts"),
                 waiting_since=state.get("waiting_since"),
                 waited_seconds=state["waited_seconds"],
+                load=json.loads(json.dumps(state.get("load"))),
                 **settings,
             )
         )
@@ -315,6 +339,182 @@ def test_a_restart_between_two_slices_is_seen():
     results = slices(host)
     assert results[-1]["verdict"] == "failed"
     assert results[-1]["invocation_id"] == host.invocation
+
+
+# -- patience
+
+
+def stuck(after, **process):
+    """A good start of which nothing is heard any more from some second on."""
+    host = good_start(http_from=None)
+    host.rows = [row for row in host.rows if played_host.realtime(row) < host.began + after]
+    return host
+
+
+def idle(seconds):
+    return [
+        Process(played_host.MAIN_PID, "python3", "S", 20.0),
+        Process(400, "sglang::schedul", "D", 9.0, waits_in="x"),
+    ]
+
+
+def test_a_stall_is_named_before_the_deadline_with_what_was_seen_last():
+    """The last line before second 22.7 is the end of the load: the phase is pool, its patience 180 s."""
+    result = wait(stuck(22.7), processes=idle, timeout_seconds=3600.0)
+    failure = result["failure"]
+    assert (result["verdict"], failure["kind"], failure["phase"]) == ("failed", "watchdog_hang", "pool")
+    assert 195.0 < result["waited_seconds"] < 215.0
+    assert "Load weight end" in failure["evidence"]
+    assert "last sign of life: a line 180 s ago" in failure["evidence"]
+    assert "processes: 1 waiting for a disk or a driver (x), 1 sleeping" in failure["evidence"]
+    assert failure["figures"]["last_sign"] == "a line"
+    assert "sglang_server_patience_factor" in failure["advice"]
+    assert [row["name"] for row in result["processes"]] == ["python3", "sglang::schedul"]
+
+
+def test_a_stall_is_named_across_slices():
+    results = slices(stuck(22.7), processes=idle, timeout_seconds=3600.0)
+    assert results[-1]["failure"]["kind"] == "watchdog_hang"
+    assert 195.0 < results[-1]["waited_seconds"] < 225.0
+    assert "no sign of life for " in results[-2]["progress"]["words"]
+
+
+@pytest.mark.parametrize(
+    ("processes", "options"),
+    [
+        (lambda at: [Process(324, "python3", "D", 5.0, int(at * 500_000))], {}),
+        (lambda at: [Process(324, "python3", "R", at * 0.9, resident_bytes=int(at * 4e6))], {}),
+        (lambda at: [Process(324, "python3", "S", 5.0), Process(500, "ninja", "R", at * 2.0)], {}),
+        (idle, {"patience_factor": 0.0}),
+        (None, {}),
+    ],
+    ids=["slow disk", "page cache", "compiler", "no patience wanted", "processes not seen"],
+)
+def test_what_is_no_stall_ends_with_the_deadline(processes, options):
+    result = wait(stuck(22.7), processes=processes, timeout_seconds=900.0, **options)
+    assert result["failure"]["kind"] == "timeout"
+    assert result["waited_seconds"] == pytest.approx(900.0, abs=1.0)
+
+
+def test_a_slow_load_that_comes_to_its_end_holds():
+    host = good_start(http_from=1026.7)
+    for row in host.rows:
+        if played_host.realtime(row) > host.began + 22.7:
+            row["__REALTIME_TIMESTAMP"] = str(int(row["__REALTIME_TIMESTAMP"]) + 1_000_000_000)
+    result = wait(host, processes=lambda at: [Process(324, "x", "D", 5.0, int(at * 500_000))], timeout_seconds=3600.0)
+    assert result["verdict"] == "holds"
+
+
+def test_a_stuck_warm_up_is_a_stall_although_somebody_knocks_at_the_port():
+    host = good_start(without=["fired up"], http_from=None)
+    last = host.rows[-1]
+    for at in range(30, 2000, 10):
+        text = (
+            f'[2026-11-29 10:00:{at % 60:02d}] INFO:     10.0.0.{at % 250}:5 - "GET /health HTTP/1.1" 503 Unavailable'
+        )
+        stamp = str(int((host.began + at) * 1e6))
+        host.rows.append(dict(last, MESSAGE=text, __CURSOR=f"knock{at}", __REALTIME_TIMESTAMP=stamp))
+    result = wait(host, processes=idle, timeout_seconds=3600.0, patience_factor=0.2)
+    assert (result["failure"]["kind"], result["failure"]["phase"]) == ("watchdog_hang", "warmup")
+    assert 780.0 * 0.2 < result["waited_seconds"] < 780.0 * 0.2 + 35.0
+
+
+def test_the_deadline_is_computed_once_for_all_slices(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"x" * 1000)
+    host = stuck(22.7)
+    results = slices(
+        host,
+        timeout_seconds=None,
+        model_path=str(tmp_path),
+        last_load_seconds=28.8,
+        processes=lambda at: [Process(324, "x", "D", 5.0, int(at * 500_000))],
+    )
+    deadline = results[0]["deadline"]
+    # 300 s, 1,000 bytes, and 900 s for graphs: 1,200 s.
+    assert (deadline["seconds"], deadline["auto"]) == (1200.0, True)
+    assert deadline["why"].endswith("the last start took 29 s")
+    assert all(result["deadline"] == deadline for result in results)
+    assert (results[-1]["failure"]["kind"], round(results[-1]["waited_seconds"])) == ("timeout", 1200)
+    assert "longer than the last start (29 s)" in results[-1]["failure"]["evidence"]
+
+
+def test_without_a_process_the_size_of_the_model_is_learned_later():
+    settings = _ready_run.Settings(address=_http.Address())
+    look = _load_progress.LoadLook(lambda: 5.0, boards=NoBoards(), read_tree=lambda pid, root: ())
+    load = _ready_load.StartLoad(settings, lambda: 5.0, "/nowhere", look)
+    load.look(None, {}, None)
+    assert (load.known, load.deadline().seconds, load.state()["deadline"]) == (
+        False,
+        _patience_deadline.UNKNOWN_SECONDS,
+        None,
+    )
+    load.look(324, {}, None)
+    assert load.known is True
+    assert load.state()["deadline"]["why"] == "weights of unknown size"
+
+
+def test_how_far_the_load_is(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"x" * 4_000_000)
+    settings = _ready_run.Settings(address=_http.Address(), model_path=str(tmp_path), last_load_seconds=100.0)
+    now = [0.0]
+
+    def read_tree(pid, root):
+        return (Process(pid, read_bytes=int(now[0] * 100_000), io_bytes=int(now[0] * 100_000)),)
+
+    look = _load_progress.LoadLook(lambda: now[0], boards=NoBoards(), read_tree=read_tree)
+    load = _ready_load.StartLoad(settings, lambda: now[0], "/nowhere", look)
+    load.look(324, {"phase": "init"}, None)
+    now[0] = 10.0
+    load.look(324, {"phase": "weights"}, None)
+    now[0] = 20.0
+    load.look(324, {"phase": "weights"}, None)
+    # One of four megabytes in ten seconds.
+    found = load.progress({"phase": "weights"}, 20.0, 10.0)
+    assert (found["part"], found["weights_left_seconds"], found["seconds_left"]) == (0.25, 30.0, 80.0)
+    assert "0.0 of 0.0 GiB read, about 30 s left for the weights, about 80 s left as" in found["words"]
+
+
+@pytest.mark.parametrize(("factor", "kind", "seconds"), [(0.1, "watchdog_hang", 120.0), (0.0, "timeout", 200.0)])
+def test_a_ready_server_that_answers_nothing_is_a_stall(factor, kind, seconds):
+    host = good_start()
+    host.answer = (0, None)
+    results = slices(host, timeout_seconds=200.0, patience_factor=factor, processes=idle)
+    result = results[-1]
+    assert (result["verdict"], result["failure"]["kind"]) == ("failed", kind)
+    assert result["waited_seconds"] == pytest.approx(seconds, abs=6.0)
+    if factor:
+        assert "the last completion: status 0" in result["failure"]["evidence"]
+
+
+def test_a_server_that_is_up_for_long_is_given_its_time_to_answer():
+    host = good_start(late=5000.0)
+    answers = [(503, None), (200, " Paris.")]
+    real = host.http.completion
+
+    def completion(*arguments):
+        host.answer = answers.pop(0)
+        return real(*arguments)
+
+    host.http.completion = completion
+    assert wait(host, timeout_seconds=2000.0)["verdict"] == "holds"
+
+
+# -- latency
+
+
+def test_the_end_of_the_main_process_is_not_to_wait_for_the_next_look():
+    """It dies at second 24.03; the look before was at 24.0, the next would be at 24.5."""
+    host = crash_loop([(24.03, played_host.FAILED)])
+    host.http.process_exists = lambda pid, proc: host.seconds() < 24.03
+    host.rows = [row for row in host.rows if played_host.realtime(row) < host.began + 24.02]
+    result = wait(host)
+    assert result["verdict"] == "failed"
+    assert host.seconds() < 24.03 + 0.2
+
+
+def test_a_death_is_named_within_half_a_second_of_its_line():
+    result = wait(crash_loop([(24.0, played_host.FAILED)]))
+    assert result["seconds_after_fatal_line"] < 1.0
 
 
 def test_the_cost_of_a_look_is_one_command():

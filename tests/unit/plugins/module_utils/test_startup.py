@@ -360,6 +360,16 @@ def test_a_ready_line_without_date_and_rank_is_valid(line):
     assert read(line).state == "ready"
 
 
+def test_the_ready_line_of_a_server_that_has_no_port_is_not_its_own():
+    """Whoever holds the port answered the warm-up."""
+    startup = read(
+        "[2026-05-31 10:15:01] INFO:     Application startup complete.\n"
+        "[2026-05-31 10:15:01] ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 30000): "
+        "address already in use\n[2026-05-31 10:15:02] The server is fired up and ready to roll!\n"
+    )
+    assert startup.state == "loading"
+
+
 def test_a_clock_step_changes_no_length():
     entries = [
         _journal_lines.Entry("[2026-05-31 10:15:07 TP0] Load weight begin. avail mem=94.00 GB", 1790003600.0, 100.0),

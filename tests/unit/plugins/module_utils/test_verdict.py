@@ -26,7 +26,7 @@ OOM = {
 def test_the_reference_start_is_short_by_4989():
     judged = _verdict.judge_ready({"pool_tokens": 195011, "headroom_gib": 5.0}, None, 200000, 1.0)
     assert judged["verdict"] == "short"
-    assert "4989 short" in judged["reason"]
+    assert "4,989 short" in judged["reason"]
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,11 @@ def test_the_reference_start_is_short_by_4989():
 )
 def test_judge_ready(startup, failure, floor, verdict):
     assert _verdict.judge_ready(startup, failure, 200000, floor)["verdict"] == verdict
+
+
+def test_a_death_is_one_sentence():
+    judged = _verdict.judge_ready({}, {"kind": "bad_args", "evidence": "ValueError: no such thing.\n"})
+    assert judged["reason"] == "The server did not come up: bad_args (ValueError: no such thing)."
 
 
 def test_without_a_promise_every_pool_holds():
@@ -106,3 +111,56 @@ def test_a_measurement_carries_what_was_set_and_what_was_seen():
     taught = _verdict.measurement(ready, soak, PLAN, {"fraction": 0.93})
     assert (taught["pool_tokens"], taught["fraction"], taught["least_free_gib"]) == (195011, 0.93, 2.5)
     assert taught["load_seconds"] == 447.2
+
+
+# -- what is shown and stored
+
+BOARDS = {
+    "0": {"rank": "TP0", "free_mib": 5632, "witness": "nvidia-smi"},
+    "3": {"rank": "TP3", "free_mib": 5120, "witness": "journal"},
+}
+HEADROOM = {"boards": BOARDS, "tightest": "3", "free_gib": 5.0, "fresh": True, "disagreements": ["They disagree."]}
+
+
+def test_the_headroom_is_that_of_the_tightest_board_by_all_witnesses():
+    ready = {"startup": {"headroom_gib": 5.5}, "headroom": HEADROOM}
+    assert _verdict.headroom_of(ready) == {"gib": 5.0, "where": "GPU 3 (TP3)", "witness": "journal"}
+
+
+def test_a_single_board_needs_no_name():
+    cpu = {"boards": {"cpu": {"rank": "TP0", "free_mib": 18124, "witness": "journal"}}, "tightest": "cpu"}
+    found = _verdict.headroom_of({"headroom": dict(cpu, free_gib=17.7)})
+    assert found == {"gib": 17.7, "where": None, "witness": "journal"}
+
+
+@pytest.mark.parametrize(
+    "headroom", [None, {}, {"boards": {"0": {"free_mib": None}}, "tightest": None, "free_gib": None}]
+)
+def test_without_witnesses_the_record_of_the_start_tells_the_headroom(headroom):
+    ready = {"startup": {"headroom_gib": 5.5}, "headroom": headroom}
+    assert _verdict.headroom_of(ready) == {"gib": 5.5, "where": None, "witness": None}
+
+
+def test_nobody_tells_a_headroom():
+    assert _verdict.headroom_of({"startup": None, "headroom": None})["gib"] is None
+
+
+def test_foreign_processes_and_disagreements_are_said_once_each():
+    ready = {"notices": ["GPU 3: held."], "headroom": HEADROOM, "pools": {"disagreements": ["Two pools."]}}
+    assert _verdict.notices_of(ready) == ["GPU 3: held.", "They disagree.", "Two pools."]
+    assert _verdict.notices_of({"headroom": None, "pools": None}) == []
+
+
+@pytest.mark.parametrize(
+    ("pools", "tightest", "words"),
+    [
+        (None, False, ""),
+        ({"dp_size": None, "total_tokens": None, "least": None}, False, ""),
+        ({"dp_size": 1, "total_tokens": 200000, "least": "DP0"}, True, ""),
+        ({"dp_size": 2, "total_tokens": 390022, "least": "DP1"}, False, " on each of 2 DP ranks (390,022 in all)"),
+        ({"dp_size": 2, "total_tokens": 390022, "least": "DP1"}, True, " on DP1 (390,022 in all)"),
+        ({"dp_size": 8, "total_tokens": None, "least": None}, True, " on each of 8 DP ranks"),
+    ],
+)
+def test_several_dp_ranks_are_said_with_their_total(pools, tightest, words):
+    assert _verdict.of_ranks(pools, tightest) == words

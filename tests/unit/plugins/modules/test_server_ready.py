@@ -82,4 +82,44 @@ def test_check_mode_waits_for_nothing():
     with mock.patch.object(_ready_run.Waiter, "run", side_effect=AssertionError):
         returned = run_module(server_ready, {"unit": "u.service", "_ansible_check_mode": True})
     assert returned["verdict"] is None
-    assert "Would wait up to 1800 s for u.service" in returned["reason"]
+    assert "Would wait up to 6600 s (weights of unknown size) for u.service" in returned["reason"]
+    assert returned["deadline"] == {"seconds": 6600.0, "auto": True, "why": "weights of unknown size"}
+
+
+def test_check_mode_says_from_what_it_would_wait(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"x" * 1024)
+    returned = run_module(
+        server_ready,
+        {
+            "unit": "u.service",
+            "model_path": str(tmp_path),
+            "last_load_seconds": 2000,
+            "_ansible_check_mode": True,
+        },
+    )
+    assert "Would wait up to 6000 s (0.0 GiB of weights on " in returned["reason"]
+    assert "the last start took 2000 s" in returned["reason"]
+    returned = run_module(server_ready, {"unit": "u.service", "timeout_seconds": 90, "_ansible_check_mode": True})
+    assert "Would wait up to 90 s (as stated)" in returned["reason"]
+
+
+def test_what_is_no_time_is_one_sentence(waits):
+    returned = waits(timeout_seconds="soon")["returned"]
+    assert returned["failed"] is True
+    assert returned["msg"] == "Expected auto or a number of seconds above 0 in timeout_seconds, found 'soon'."
+
+
+def test_patience_is_passed_on(waits):
+    made = waits(
+        timeout_seconds="90", patience_factor=0.5, expected_weight_gib=75, last_load_seconds=450, model_path="/m"
+    )
+    settings = made["settings"]
+    assert (settings.timeout_seconds, settings.patience_factor, settings.model_path) == (90.0, 0.5, "/m")
+    assert (settings.expected_weight_gib, settings.last_load_seconds, settings.load) == (75.0, 450.0, None)
+    assert waits()["settings"].timeout_seconds is None
+    assert waits(slice={"load": {"weight_bytes": 5}})["settings"].load == {"weight_bytes": 5}
+
+
+def test_where_nvidia_smi_is_can_be_said(waits):
+    assert waits()["settings"].nvidia_smi == "nvidia-smi"
+    assert waits(nvidia_smi="/opt/nvidia/bin/nvidia-smi")["settings"].nvidia_smi == "/opt/nvidia/bin/nvidia-smi"

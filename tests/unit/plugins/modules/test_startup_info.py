@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import pathlib
 import runpy
 
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _explain
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _host
 from ansible_collections.gpufleet.sglang.plugins.modules import startup_info
 
 DATA = pathlib.Path(__file__).resolve().parents[3] / "data" / "journal"
@@ -99,77 +102,42 @@ def test_a_log_that_is_not_there_is_refused_in_one_sentence(tmp_path, content):
     assert "correct the option file" in result["msg"]
 
 
-def host(show, journal, kernel="", rc=0, err=""):
-    """A host that answers systemctl and journalctl from texts."""
-    asked = []
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_packed_log_is_read(tmp_path, pack):
+    log = tmp_path / "sglang.log.1"
+    log.write_bytes(pack((DATA / "start_and_ready.jsonl").read_bytes()))
+    assert run_module(startup_info, {"file": str(log)})["startup"]["pool_tokens"] == 2125713
 
+
+def test_text_of_something_else_is_refused_in_one_sentence(tmp_path):
+    log = tmp_path / "letter.txt"
+    log.write_text("Dear reader,\nnothing of this is about a server.\n")
+    result = run_module(startup_info, {"file": str(log)})
+    assert result["failed"] is True
+    assert result["msg"] == "Expected a log of SGLang, found other text (Dear reader,); correct the option file."
+
+
+def test_an_invocation_that_is_not_in_the_log_is_refused_with_those_that_are():
+    result = run_module(startup_info, {"file": str(DATA / "crash_loop.jsonl"), "invocation_id": "f" * 32})
+    assert result["failed"] is True
+    assert ids("crash_loop.jsonl")[-1] in result["msg"]
+
+
+def test_a_unit_is_asked_through_the_host(monkeypatch):
+    journal = (DATA / "start_and_ready.jsonl").read_bytes()
+    run = played(SHOW.format(ids("start_and_ready.jsonl")[0]), journal)
+    monkeypatch.setattr(_host, "runner_of", lambda module: run)
+    result = run_module(startup_info, {"unit": "sgl-cpu.service"})
+    assert (result["startup"]["state"], result["entries_read"]) == ("ready", 54)
+
+
+def played(show, journal):
     def run(argv):
-        asked.append(argv)
         if argv[0] == "systemctl":
-            return rc, show, err
-        if "--dmesg" in argv:
-            return 0, kernel, ""
-        return (0, journal, "") if journal else (1, "", "No journal files were found.\n")
+            return 0, show, ""
+        return 0, "" if "_TRANSPORT=kernel" in argv else journal, ""
 
-    run.asked = asked
     return run
-
-
-def test_a_unit_is_read_with_its_last_invocation_and_the_kernel():
-    first = ids("crash_loop.jsonl")[0]
-    journal = "\n".join(line for line in (DATA / "crash_loop.jsonl").read_text().splitlines() if first in line)
-    xid = json.dumps(
-        {
-            "MESSAGE": "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.",
-            "_TRANSPORT": "kernel",
-            "__REALTIME_TIMESTAMP": "1795972152000000",
-        }
-    )
-    run = host(SHOW.format(first), journal, xid)
-    entries, state = _explain.read_unit(run, "sgl-bad.service")
-    assert state.n_restarts == 3
-    assert ["_SYSTEMD_INVOCATION_ID=" + first, "+", "INVOCATION_ID=" + first] == run.asked[1][-3:]
-    times = [entry.realtime_seconds for entry in entries]
-    assert times == sorted(times)
-    assert _explain.explain(entries, unit=state)["failure"]["kind"] == "gpu_lost"
-    entries, state = _explain.read_unit(host(SHOW.format(first), journal), "sgl-bad.service")
-    assert _explain.explain(entries, unit=state)["failure"]["kind"] == "toolchain_missing"
-
-
-def test_a_unit_that_was_unloaded_is_found_by_its_newest_entry():
-    journal = (DATA / "start_and_ready.jsonl").read_text()
-    run = host(SHOW.format(""), journal)
-    entries, state = _explain.read_unit(run, "sgl-cpu.service")
-    assert state is None
-    assert "--lines=1" in run.asked[1]
-    assert len(entries) == 54
-
-
-@pytest.mark.parametrize(
-    ("run", "words"),
-    [
-        (host("", "", rc=127), "needs a host running systemd"),
-        (
-            host("", "", rc=1, err="System has not been booted with systemd as init system"),
-            "needs a host running systemd",
-        ),
-        (host(SHOW.format("a"), ""), "keeps no journal"),
-        (lambda argv: (0, SHOW.format("a") if argv[0] == "systemctl" else "", ""), "found none"),
-    ],
-)
-def test_a_host_that_cannot_answer_is_refused_in_one_sentence(run, words):
-    with pytest.raises(_explain.Unreadable, match=words):
-        _explain.read_unit(run, "sgl.service")
-
-
-def test_a_very_large_log_is_read_from_both_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr(_explain, "MAX_FILE_BYTES", 100)
-    log = tmp_path / "sglang.log"
-    log.write_text("first line\n" + "filler line\n" * 100 + "last line\n")
-    data = _explain.read_file(str(log))
-    assert data.startswith(b"first line\n")
-    assert data.endswith(b"\nlast line\n")
-    assert len(data) <= 200
 
 
 def test_the_options_exclude_each_other():

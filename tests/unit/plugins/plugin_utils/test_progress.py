@@ -81,7 +81,7 @@ def test_phases_that_went_by_between_two_slices_are_printed_once():
         "gpu-a | process | 10 s",
         "gpu-a | init | 20 s",
         "gpu-a | weights | 22 s",
-        "gpu-a | pool | 24 s",
+        "gpu-a | pool | 23 s",
         "gpu-a | warmup | 26 s | pool 1,000 tokens, headroom 2.0 GiB",
         "gpu-a | ready | 28 s | pool 1,000 tokens, headroom 2.0 GiB",
     ]
@@ -118,3 +118,109 @@ def test_in_large_batches_only_the_ends_are_printed():
     assert printed.lines == []
     printed.progress.end(dict(result("ready", 31, pool_tokens=5), verdict="holds", failure=None))
     assert len(printed.lines) == 1
+
+
+# -- patience
+
+
+def stalled():
+    failure = {
+        "kind": "watchdog_hang",
+        "evidence": "nothing was logged for 300 s",
+        "figures": {"silence_seconds": 300.0},
+    }
+    return dict(result("weights", 390), verdict="failed", failure=failure)
+
+
+def test_a_stall_is_said_as_one():
+    printed = Printed()
+    printed.progress.end(stalled())
+    assert printed.lines == ["gpu-a | stalled | 390 s | watchdog_hang: nothing was logged for 300 s"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "word"),
+    [
+        (stalled(), "stalled"),
+        ({"verdict": "failed", "failure": {"kind": "watchdog_hang", "figures": {}}}, "failed"),
+        ({"verdict": "failed", "failure": {"kind": "timeout"}}, "failed"),
+        ({"verdict": "holds", "failure": None}, "ready"),
+        ({"verdict": "short", "failure": None}, "ready"),
+    ],
+)
+def test_end_word(ending, word):
+    assert _progress.end_word(ending) == word
+
+
+def test_in_large_batches_only_the_ends_are_said():
+    printed = Printed(hosts=21)
+    printed.progress.begin("sglang-main.service")
+    printed.progress.step(dict(result("weights", 6), deadline={"seconds": 900.0, "auto": True, "why": "x"}))
+    printed.progress.lost("gone")
+    assert printed.lines == []
+    printed.progress.end(stalled())
+    assert len(printed.lines) == 1
+
+
+def test_how_far_it_is_and_how_long_it_may_take():
+    printed = Printed()
+    deadline = {"seconds": 4320.0, "auto": True, "why": "594.0 GiB of weights on an NVMe disk"}
+    words = "5 of 11 parts, about 40 s left for the weights"
+    bar = {"done": 5, "total": 11}
+    for now in (2, 12):
+        printed.now = now
+        printed.progress.step(dict(result("weights", now, progress=bar), deadline=deadline, progress={"words": words}))
+    assert printed.lines == [
+        "gpu-a | waiting | 0 s | at most 4320 s: 594.0 GiB of weights on an NVMe disk",
+        "gpu-a | weights | 2 s | 5 of 11 parts, about 40 s left for the weights",
+        "gpu-a | weights | 12 s | 5 of 11 parts, about 40 s left for the weights",
+    ]
+
+
+def test_a_deadline_that_was_stated_is_no_news():
+    printed = Printed()
+    printed.progress.step(dict(result("weights", 2), deadline={"seconds": 900.0, "auto": False, "why": "as stated"}))
+    assert printed.lines == ["gpu-a | weights | 2 s"]
+
+
+def test_a_new_phase_is_said_with_the_time_at_which_it_began():
+    """The slice came back three seconds later; the next line is of the moment."""
+    printed = Printed()
+    printed.progress.step(result("weights", 34, [("process", 0), ("init", 29), ("weights", 31)]))
+    printed.now = 10
+    printed.progress.step(result("weights", 44, [("process", 0), ("init", 29), ("weights", 31)]))
+    assert [line.split(" | ")[1:3] for line in printed.lines] == [
+        ["process", "0 s"],
+        ["init", "29 s"],
+        ["weights", "31 s"],
+        ["weights", "44 s"],
+    ]
+
+
+def held(free_gib=5.3, **result_of):
+    boards = {name: {"rank": f"TP{name}", "free_mib": 5427, "witness": "nvidia-smi"} for name in ("0", "3")}
+    found = result("ready", 31, pool_tokens=195011, headroom_gib=5.5)
+    return dict(
+        found,
+        verdict="holds",
+        failure=None,
+        headroom={"boards": boards, "tightest": "3", "free_gib": free_gib},
+        **result_of,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [
+        (held(), "pool 195,011 tokens, headroom 5.3 GiB on GPU 3 (TP3)"),
+        (
+            held(pools={"dp_size": 2, "total_tokens": 390030, "least": "DP0"}),
+            "pool 195,011 tokens on each of 2 DP ranks (390,030 in all), headroom 5.3 GiB on GPU 3 (TP3)",
+        ),
+        (held(free_gib=None), "pool 195,011 tokens, headroom 5.5 GiB"),
+    ],
+)
+def test_the_last_line_says_what_is_held_by_all_witnesses(ending, text):
+    printed = Printed()
+    printed.progress.end(ending)
+    assert printed.lines == [f"gpu-a | ready | 31 s | {text}"]
