@@ -4,9 +4,9 @@
 
 """Room: budget, the fleet: plans of many hosts as one table, and a memory bar for each. Private.
 
-A row is {host, instance, gpus, model, plan, serving, measurements, unchecked}: C(gpus) as gpu_info returns them,
-C(plan) as memory_plan returns it (with C(step)), C(serving): whether a server answers there now, which a restart would
-interrupt.
+A row is {host, instance, gpus, model, plan, serving, measurements, unchecked, deadline}: C(gpus) as gpu_info returns
+them, C(plan) as memory_plan returns it (with C(step)), C(serving): whether a server answers there now, which a restart
+would interrupt, C(deadline) as server_ready returns it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_exp
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import newest, teaches
 
 BAR_COLUMNS = 50
+# Steps that start a server.
+STARTS = ("try", "back")
 # A first guess of how long a start takes, until one was seen: 450 s were reported for 75 GiB a rank, 60 s for 3 GiB.
 OUTAGE_LEAST_SECONDS, OUTAGE_SECONDS_PER_GIB = 60.0, 5.2
 
@@ -68,7 +70,7 @@ def memory_bar(plan, columns=BAR_COLUMNS):
 def outage_seconds(row):
     """Return (seconds without an answer that the step would cost, how that is known)."""
     step = (row["plan"].get("step") or {}).get("action")
-    if step not in ("try", "back"):
+    if step not in STARTS:
         return 0, "no restart"
     if not row.get("serving"):
         return 0, "nothing serves now"
@@ -83,6 +85,16 @@ def outage_seconds(row):
     if weights is None:
         return None, "not known"
     return round(OUTAGE_LEAST_SECONDS + OUTAGE_SECONDS_PER_GIB * weights), "a guess"
+
+
+def deadline_text(row):
+    """Return how long a start would be waited for at most, and why; "" when the step starts nothing."""
+    deadline = row.get("deadline") or {}
+    if (row["plan"].get("step") or {}).get("action") not in STARTS or not deadline.get("seconds"):
+        return ""
+    minutes, rest = divmod(deadline["seconds"], 60)
+    amount = f"{deadline['seconds']:.0f} s" if rest else f"{minutes:.0f} min"
+    return f"waits up to {amount} for a start: {deadline['why']}"
 
 
 HEADINGS = ("host", "GPUs", "model", "fraction", "interval", "cap", "pool (band)", "headroom GiB (band)", "outage")
@@ -130,6 +142,9 @@ def lines(rows):
         drawn = memory_bar(plan)
         if drawn:
             result.append("  " + drawn)
+        waits = deadline_text(row)
+        if waits:
+            result.append("  " + waits)
         if plan.get("refusal"):
             result.append("  refused: " + plan["refusal"])
         if plan.get("feasible") is False:
@@ -162,6 +177,7 @@ def rows_of_host(host, variables):
                 "serving": bool(server.get("serving")),
                 "measurements": server.get("measurements") or [],
                 "unchecked": one.get("unchecked") or [],
+                "deadline": one.get("deadline"),
             }
         )
     return found

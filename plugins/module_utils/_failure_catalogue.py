@@ -149,7 +149,8 @@ ROWS = (
          ("not enough host memory", "gb but only have", "hostregister failed", "hiphostmalloc", "pinned host memory allocation",
           "size hicache host memory", "host memory is left for hicache", "memfabric host memory exhausted"),
          r"(?:hipHostMalloc of .{0,60}failed|Pinned host memory allocation of .{0,80}returned a null|memfabric host memory exhausted"
-         r"|Cannot automatically size HiCache host memory|No host memory is left for HiCache|Not enough host memory (?:available|for)|Requesting [\d.]+ ?GB but only have [\d.]+ ?GB free|(?:cuda|hip)HostRegister failed)", "host_oom_kill",
+         r"|Cannot automatically size HiCache host memory|No host memory is left for HiCache"
+         r"|Not enough host memory (?:available|for)|Requesting [\d.]+ ?GB but only have [\d.]+ ?GB free|(?:cuda|hip)HostRegister failed)", "host_oom_kill",
          fault="host", advice=_HOST_MEMORY, source="SGLang, hierarchical cache"),
     _row("device_out_of_memory", "out of memory. tried to allocate",
          r"(?P<device>CUDA|HIP|NPU|XPU|MUSA|GPU|MLU|Torch)? ?out of memory\. Tried to allocate (?P<wanted>[\d.]+ ?(?:[KMGT]i?B|bytes))",
@@ -161,7 +162,8 @@ ROWS = (
          r"|Cuda failure (?:2 )?'out of memory'|HIP error: out of memory|NCCL[^\n]{0,60}out of memory)"
          r"|\b(?:torch\.(?:cuda\.)?)?OutOfMemoryError\b|tvm\.error\.InternalError: .{0,80}out of memory|hipErrorOutOfMemory"
          r"|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|CU(?:BLAS|SPARSE|SOLVER|DNN)_STATUS_ALLOC_FAILED"
-         r"|HSA_STATUS_ERROR_OUT_OF_RESOURCES|UR_RESULT_ERROR_OUT_OF_(?:DEVICE_MEMORY|RESOURCES)|EL0004: .{0,80}[Mm]emory|[Mm]emory allocation error, .{0,80}(?:207001|device)",
+         r"|HSA_STATUS_ERROR_OUT_OF_RESOURCES|UR_RESULT_ERROR_OUT_OF_(?:DEVICE_MEMORY|RESOURCES)"
+         r"|EL0004: .{0,80}[Mm]emory|[Mm]emory allocation error, .{0,80}(?:207001|device)",
          BY_PHASE, direction="lower", anytime=True, advice=_LOWER, source="torch, CUDA, cuBLAS, NCCL, ROCm, CANN, Level Zero"),
     _row("workspace", ("buffer overflow when allocating", "workspace buffer overflow"),
          r"Buffer overflow when allocating memory for|workspace buffer overflow", BY_PHASE, direction="lower",

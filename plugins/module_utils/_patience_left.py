@@ -16,20 +16,20 @@ LEAST_PART = 0.05
 WORTH_SECONDS = 30.0
 
 
-def weights_done(device_gib=None, expected_gib=None, boards=1, read_bytes=None, weight_bytes=None, bar=None):
+def weights_done(device_gib=None, expected_gib=None, boards=1, read_bytes=None, weight_bytes=None, steps=None):
     """How much of the weights is loaded: ``(part from 0 to 1, words)``, or ``(None, "")``.
 
     Memory of the boards first: it is what is really there. Then the bar, where the version lets it be seen. Then the
     bytes that the processes read from the disk: none when the files were in memory already.
 
     :arg device_gib: what the boards hold more than when the load began, all together. :arg expected_gib: of one board.
-    :arg bar: ``progress`` of the start-up record.
+    :arg steps: ``progress`` of the start-up record.
     """
     if device_gib is not None and expected_gib and device_gib > 0:
         whole = expected_gib * max(boards, 1)
         return min(device_gib / whole, 1.0), f"{min(device_gib, whole):.1f} of {whole:.1f} GiB on the boards"
-    if bar and bar.get("total") and bar.get("done") is not None:
-        return min(bar["done"] / bar["total"], 1.0), "{done} of {total} parts".format(**bar)
+    if steps and steps.get("total") and steps.get("done") is not None:
+        return min(steps["done"] / steps["total"], 1.0), "{done} of {total} parts".format(**steps)
     if read_bytes and weight_bytes:
         done = min(read_bytes, weight_bytes)
         return done / weight_bytes, f"{done / GIB:.1f} of {weight_bytes / GIB:.1f} GiB read"

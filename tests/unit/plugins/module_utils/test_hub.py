@@ -195,7 +195,7 @@ def test_a_hub_that_is_down_is_waited_for_once(tmp_path, error):
 
 def test_a_surprise_is_no_answer(tmp_path):
     with pytest.raises(OSError, match="disk"):
-        _hub_once.answered_once(str(tmp_path), ["a"], lambda: (_ for _ in ()).throw(OSError("disk")))
+        _hub_once.answered_once(str(tmp_path), ["a"], lambda: (dummy for dummy in ()).throw(OSError("disk")))
     assert _hub_once.answered_once(str(tmp_path), ["a"], lambda: {"layers": 30}) == {"layers": 30}
 
 

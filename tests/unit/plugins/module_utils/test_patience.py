@@ -355,7 +355,7 @@ def test_expectation(plan, expected):
     [
         ({"device_gib": 240.0, "expected_gib": 75.0, "boards": 8}, 0.4, "240.0 of 600.0 GiB on the boards"),
         ({"device_gib": 90.0, "expected_gib": 75.0}, 1.0, "75.0 of 75.0 GiB on the boards"),
-        ({"bar": {"done": 5, "total": 20}, "read_bytes": GIB, "weight_bytes": 2 * GIB}, 0.25, "5 of 20 parts"),
+        ({"steps": {"done": 5, "total": 20}, "read_bytes": GIB, "weight_bytes": 2 * GIB}, 0.25, "5 of 20 parts"),
         ({"read_bytes": GIB, "weight_bytes": 4 * GIB}, 0.25, "1.0 of 4.0 GiB read"),
         # Nothing was read: they may be in memory, or it has not begun.
         ({"read_bytes": 0, "weight_bytes": 4 * GIB}, None, ""),

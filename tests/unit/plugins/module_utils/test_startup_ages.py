@@ -74,11 +74,11 @@ class Writer:
 
     def load_begin(self, ranks, free):
         self.say("Load weight begin. avail mem={0:.2f} GB".format(free), ranks)
-        bar = "Loading safetensors checkpoint shards: 100% Completed | 11/11 [00:07<00:00,  1.46it/s]"
+        printed_bar = "Loading safetensors checkpoint shards: 100% Completed | 11/11 [00:07<00:00,  1.46it/s]"
         # Up to 0.5.7 each step ended its line.
         if since(self.version, "0.5.8"):
-            bar = bar.replace("100%", " 45%") + "\r" + bar
-        self.lines += ["\r" + bar, ""]
+            printed_bar = printed_bar.replace("100%", " 45%") + "\r" + printed_bar
+        self.lines += ["\r" + printed_bar, ""]
 
     def load_end(self, ranks, free, used, name="DeepseekV3ForCausalLM"):
         if since(self.version, "0.5.10"):

@@ -166,10 +166,11 @@ def test_how_far_it_is_and_how_long_it_may_take():
     printed = Printed()
     deadline = {"seconds": 4320.0, "auto": True, "why": "594.0 GiB of weights on an NVMe disk"}
     words = "5 of 11 parts, about 40 s left for the weights"
-    bar = {"done": 5, "total": 11}
+    parts = {"done": 5, "total": 11}
     for now in (2, 12):
         printed.now = now
-        printed.progress.step(dict(result("weights", now, progress=bar), deadline=deadline, progress={"words": words}))
+        told = result("weights", now, progress=parts)
+        printed.progress.step(dict(told, deadline=deadline, progress={"words": words}))
     assert printed.lines == [
         "gpu-a | waiting | 0 s | at most 4320 s: 594.0 GiB of weights on an NVMe disk",
         "gpu-a | weights | 2 s | 5 of 11 parts, about 40 s left for the weights",

@@ -272,7 +272,7 @@ def dummy_health(host: str, port: int) -> str:
 # --- bars, written to standard error without the log's prefix
 
 
-def bar(what: str, number: int, total: int, elapsed: float) -> str:
+def weights_bar(what: str, number: int, total: int, elapsed: float) -> str:
     """One update of a bar of weights: an entry of its own up to 0.5.7, one growing line since."""
     end = "" if versions.at_least("0.5.8") else "\n"
     rate = number / elapsed if elapsed > 0 and number else 0.0

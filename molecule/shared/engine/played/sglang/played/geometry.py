@@ -12,7 +12,7 @@ import json
 import os
 import re
 import struct
-from dataclasses import dataclass, replace  # noqa: F401  replace is used by those who change a shape
+from dataclasses import dataclass
 
 GIB = 1024**3
 # Tensors that every rank of a TP group holds whole (srt/models/deepseek_v2.py, qwen2_moe.py: ReplicatedLinear, norms).

@@ -65,7 +65,8 @@ class GpuGenerator(generator.Generator):
     def known(text: str):
         return next((words for key, words in generator.KNOWN if key in text), None)
 
-    def answer(self, asked: Asked):
+    def answer(self, request: Asked):
+        asked = request
         job = asked.group.submit(asked.job)
         self._open[asked.rid] = asked
         began, text, ids, told = time.time(), "", [], 0

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from sglang.played import (
     cuda_lines,
@@ -156,7 +156,7 @@ class GpuLauncher(launcher.Launcher):
             found = geometry.read(memory.folder_of(path), None, self.geometry.context_tokens)
             gib = geometry.weights_gib(path, found, self.sizes.tp, 1)[0]
         else:
-            found = geometry.replace(
+            found = replace(
                 self.geometry, architecture=self.geometry.architecture + "NextN", layers=1, full_layers=(0,),
                 sliding_layers=(), linear_layers=(), shards=1,
             )
@@ -174,7 +174,8 @@ class GpuLauncher(launcher.Launcher):
             with open(path, encoding="utf-8") as stream:
                 return json.load(stream)
         except (OSError, ValueError):
-            found = geometry.weights_gib(folder, self.geometry, self.sizes.tp, self.sizes.pp)
+            pass  # nobody has read them yet
+        found = geometry.weights_gib(folder, self.geometry, self.sizes.tp, self.sizes.pp)
         with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as stream:
             json.dump(found, stream)
         return found

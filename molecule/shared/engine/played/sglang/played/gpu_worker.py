@@ -182,11 +182,12 @@ class Rank:
             self.memory.take(kind, gib * number / steps, PIECE_GIB)
             while self.speaks and drawn[0] < number * shards // steps:
                 drawn[0] += 1
-                sys.stderr.write(cuda_lines.bar(name, drawn[0], shards, (time.monotonic() - began) * self.speed))
+                elapsed = (time.monotonic() - began) * self.speed
+                sys.stderr.write(cuda_lines.weights_bar(name, drawn[0], shards, elapsed))
                 sys.stderr.flush()
 
         if self.speaks:
-            sys.stderr.write(cuda_lines.bar(name, 0, shards, 0.0))
+            sys.stderr.write(cuda_lines.weights_bar(name, 0, shards, 0.0))
             sys.stderr.flush()
         # The bar of the first rank closes before the others are done.
         elapsed = self.phase("weights", seconds * (1.0 if self.speaks else 1.03), 40, step)
