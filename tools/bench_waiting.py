@@ -67,16 +67,17 @@ def main(arguments):
         molecule("converge")
         play = ["ansible-playbook", "-i", str(EPHEMERAL / "inventory"), "molecule/startup/bench.yml"]
         subprocess.run(play, cwd=tree.ROOT, env=environment, check=True, stdin=subprocess.DEVNULL)
+        good, dead = results("ready", options.rounds), results("death", options.rounds)
+        hand = json.loads((EPHEMERAL / "bench" / "hand.json").read_text())
     finally:
         if not options.keep:
+            # This removes the results too.
             molecule("destroy")
-    good, dead = results("ready", options.rounds), results("death", options.rounds)
     after_ready = [seconds_after_ready(one) for one in good]
     kept = row("ready line to the end, beside the completion", after_ready, READY_SECONDS)
     kept &= row("fatal line to its name", [one["seconds_after_fatal_line"] for one in dead], DEATH_SECONDS)
     wrong = [one["failure"] for number, one in enumerate(dead) if one["failure"]["kind"] != KINDS[number % len(KINDS)]]
     print(f"{'MISS' if wrong else 'ok  '} {len(dead) - len(wrong)} of {len(dead)} deaths with the right cause")
-    hand = json.loads((EPHEMERAL / "bench" / "hand.json").read_text())
     for what, text in hand.items():
         words = dict(re.findall(r"(\w+)=(\S+)", text))
         print(

@@ -113,7 +113,8 @@ RETURN = r"""
 attempt:
   description:
     - The attempt as it is remembered (RV(ignore:verdict), RV(ignore:reason) in one sentence, RV(ignore:failure),
-      RV(ignore:measurement), RV(ignore:death), RV(ignore:startup), RV(ignore:soak)).
+      RV(ignore:measurement), RV(ignore:death), RV(ignore:startup), RV(ignore:headroom) of every board,
+      RV(ignore:pools) of every DP rank, RV(ignore:notices), RV(ignore:soak)).
   returned: O(state=judged)
   type: dict
 pending:
@@ -125,8 +126,8 @@ outcome:
   description:
     - What the run came to (RV(ignore:success), RV(ignore:verdict), RV(ignore:message) for a person,
       RV(ignore:serving) now,
-      RV(ignore:way_back), number of RV(ignore:attempts), RV(ignore:pool_tokens), RV(ignore:fraction), and what is
-      RV(ignore:pending)).
+      RV(ignore:way_back), number of RV(ignore:attempts), RV(ignore:pool_tokens), RV(ignore:fraction), what is
+      RV(ignore:pending), and RV(ignore:notices), such as processes that nobody expected on the boards).
   returned: O(state=closed)
   type: dict
 """
