@@ -62,6 +62,9 @@ def main(arguments):
         **os.environ,
         "BENCH_ROUNDS": str(options.rounds),
         "MOLECULE_EPHEMERAL_DIRECTORY": str(EPHEMERAL),
+        # As molecule itself runs its plays.
+        "ANSIBLE_CONFIG": str(EPHEMERAL / "ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": str(tree.ROOT / ".build" / "collections"),
     }
     try:
         molecule("converge")

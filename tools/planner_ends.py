@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 
-from planner_groups import Result, blind_options
+from planner_groups import Result, blind_options, checkpoint_of
 from planner_starts import GIB, PRINTED_GIB, cell_of, geometry_of, input_of, load, load_figures
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_base as bases  # isort: skip
@@ -26,11 +26,16 @@ HEADROOM_ROWS, HEADROOM_HALF_BAND_GIB = 0.9, 1.0
 # (d) dead
 # ---------------------------------------------------------------------------
 
-INCREASE = "not_enough_memory"
+# What a report asks for, by how the start ended; C(dead.direction) of a row in bench.yaml comes first.
+DIRECTIONS = {
+    "not_enough_memory": "raise",  # a larger fraction
+    "oom_at_load": "weights",  # no fraction: the weights do not fit
+}
+DIRECTION = "lower"  # all others: a smaller fraction
 
 
 def dead(all_starts):
-    """Return (results, left out). C(good): refused at that fraction; for "increase" also a higher one named, if any."""
+    """Return (results, left out). C(good): called infeasible at that fraction, in the direction of the report."""
     found, out = [], []
     for start in all_starts:
         outcome = start.row["outcome"]
@@ -40,21 +45,78 @@ def dead(all_starts):
         if why:
             out.append((start.id, f"{outcome}: {why}"))
             continue
-        answer = plan(plan_input(options))
-        fraction = options["mem_fraction_static"]
-        low = answer.fraction_low
-        refused = answer.feasible is False
-        if outcome == INCREASE:
-            good = refused and (low is None or low > fraction)
-            note = f"at {fraction}: needs {low or 'more than any fraction'}"
-            if start.more.get("dead", {}).get("works"):
-                note += f", {start.more['dead']['works']} is reported to work"
-        else:
-            good = refused
-            note = f"at {fraction}: reserve {answer.reserve_gib} of {answer.reserve_needed_gib} GiB needed"
-        note += ". " + (answer.refusal or "not refused")
-        found.append(Result(start.id, "raise" if outcome == INCREASE else "lower", 0.0, 0.0, good, note))
+        more = start.more.get("dead", {})
+        direction = more.get("direction") or DIRECTIONS.get(outcome, DIRECTION)
+        found.append(_dead_result(start.id, direction, options, more))
     return found, out
+
+
+def _dead_result(name, direction, options, more):
+    answer, fraction = plan(plan_input(options)), options["mem_fraction_static"]
+    wrong = CHECKS[direction](answer, fraction)
+    if not wrong and more.get("works"):
+        wrong = _works_missed(options, more["works"])
+    note = _ask(answer, fraction) + ". " + (answer.refusal or "Called infeasible; within the band it is not refused.")
+    if wrong:
+        note = f"{wrong}; {note}"
+    return Result(name, direction, 0.0, 0.0, not wrong, note, explained=more.get("miss", ""))
+
+
+def _ask(answer, fraction):
+    low, high = answer.fraction_low, answer.fraction_high
+    return f"at {fraction}: from {low or 'no fraction'} on it holds, up to {high or 'no fraction'} it is safe"
+
+
+def _not_raised(answer, fraction):
+    """Return what is wrong with the plan of a start that asked for more, "" for nothing."""
+    if answer.feasible is not False:
+        return "called feasible"
+    low = answer.fraction_low
+    return "" if low is None or low > fraction else f"infeasible for another reason: {low} would hold it"
+
+
+def _not_lowered(answer, fraction):
+    if answer.feasible is not False:
+        return "called feasible"
+    high = answer.fraction_high
+    if high is not None and high >= fraction:
+        return f"infeasible for another reason: {high} is called safe"
+    return "" if answer.reserve_gib < answer.reserve_needed_gib else "infeasible, although the reserve is enough"
+
+
+def _not_without(answer, fraction):
+    """The weights alone leave too little: no fraction may be offered."""
+    if answer.feasible is not False:
+        return "called feasible"
+    return "" if answer.fraction_low is None else f"a fraction is offered, {answer.fraction_low} instead of {fraction}"
+
+
+CHECKS = {"raise": _not_raised, "lower": _not_lowered, "weights": _not_without}
+
+
+def _works_missed(options, works):
+    """Return what is wrong with the plan where C(works) is reported to work: it must name one, and not refuse that."""
+    if plan(plan_input(dict(options, mem_fraction_static="auto"))).feasible is not True:
+        return f"no fraction is named, {works} is reported to work"
+    refusal = plan(plan_input(dict(options, mem_fraction_static=works))).refusal
+    return f"{works} is reported to work and refused" if refusal else ""
+
+
+def alive(all_starts):
+    """Return results of the starts that lived: a plan that refuses those too would foretell nothing.
+
+    Good: not refused at its fraction, for one token and the arguments that are known.
+    """
+    found = []
+    for start in all_starts:
+        if start.row["outcome"] != "ready" or start.fraction is None or load_figures(start) is None:
+            continue
+        answer = plan(plan_input(dead_options(start)[0]))
+        note = _ask(answer, start.fraction) + ". " + (answer.refusal or "Not refused.")
+        good = answer.refusal is None
+        explained = start.more.get("alive_miss", "")
+        found.append(Result(start.id, "alive", 0.0, 0.0, good, note, explained=explained))
+    return found
 
 
 def incidents():
@@ -129,7 +191,7 @@ def headroom(all_starts, boards=None, checkpoints=None):
             continue
         options = input_of(start, free_before_load_gib=figures[0], free_after_load_gib=figures[1])
         if board:
-            options = blind_options(start, board, checkpoints)[0]
+            options = blind_options(start, board, checkpoint_of(start, checkpoints))[0]
         if start.row["context_len"]:
             options["context_tokens"] = start.row["context_len"]
         if start.more.get("unified"):

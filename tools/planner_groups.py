@@ -23,10 +23,14 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_sol
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv  # isort: skip
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget import plan  # isort: skip
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_options import plan_input  # isort: skip
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least  # isort: skip
+from ansible_collections.gpufleet.sglang.plugins.module_utils._model_load import REPACKED  # isort: skip
 
 # Must be kept by each group: (what, the most).
 MEASURED_GIB, MEASURED_SHARE, MEASURED_ROWS = 0.1, 0.005, 0.9
 BLIND_MEDIAN_SHARE, BLIND_BAND_SHARE = 0.01, 0.025
+# Of packed weights before 0.5.20 any part may stay behind: half of them, give or take the other half.
+PACKED_MEDIAN_SHARE, PACKED_BAND_SHARE = 0.09, 0.18
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ class Result:
     note: str = ""
     board_gib: float = 0.0
     band_gib: float = 0.0
+    how: str = ""  # where the weights of (c) come from
+    explained: str = ""  # why a row that is not good misses: it counts as a miss, and not against the bound
 
 
 # ---------------------------------------------------------------------------
@@ -78,20 +84,32 @@ def _measured_missing(start):
 
 
 def _measured_result(start, before, after):
-    """The planned pool's bytes against the printed ones, by what the engine charges for a token."""
+    """The budget of the plan against the printed bytes of the pools; against cell x tokens only where none are printed.
+
+    The bytes of the pools hold a page more than the budget was divided by: that page is taken off where it is known.
+    """
     base = bases.base_of(plan_input(input_of(start, free_before_load_gib=before, free_after_load_gib=after)))
     rest = solve.rest_gib(base, start.fraction) - start.more.get("other_gib", 0.0)
     cell = cell_of(start)[0]
-    if cell is not None:
-        taken = _kv.rest_for(cell, start.tokens) / GIB
-        cell_bytes = cell.bytes
+    if start.kv_gib is not None and not start.more.get("rounded"):
+        page_gib = 0.0 if cell is None else _page_bytes(cell) / GIB
+        taken = start.kv_gib * (1 + start.more.get("unprinted_share", 0.0)) + start.state_gib - page_gib
+        note = "printed bytes"
+        if cell is not None and cell.state is not None and not start.state_gib:
+            taken += _kv.rest_for(cell, start.tokens) / GIB - start.tokens * cell.bytes / GIB
+            note = "printed bytes, and states that are not printed"
     else:
-        taken = start.kv_gib * (1 + start.more.get("unprinted_share", 0.0)) + start.state_gib
-        cell_bytes = start.kv_gib * GIB / start.tokens
+        taken = _kv.rest_for(cell, start.tokens) / GIB
+        note = "no bytes printed, cell x tokens"
+    cell_bytes = start.kv_gib * GIB / start.tokens if cell is None else cell.bytes
     error = rest - taken
     good = abs(error) <= MEASURED_GIB or abs(error) <= MEASURED_SHARE * taken
-    note = "" if cell is not None else "printed bytes, geometry not known"
-    return Result(start.id, family_of(start), error, error * GIB / cell_bytes, good, note)
+    explained = start.more.get("measured_miss", "")
+    return Result(start.id, family_of(start), error, error * GIB / cell_bytes, good, note, explained=explained)
+
+
+def _page_bytes(cell):
+    return cell.stored_bytes * cell.page_tokens
 
 
 # ---------------------------------------------------------------------------
@@ -135,8 +153,16 @@ def _cell_result(start, cell):
 # ---------------------------------------------------------------------------
 
 
-def blind(all_starts, boards, checkpoints):
-    """Return (results, results of rows whose free memory is as printed, left out)."""
+PACKED = "packed weights before 0.5.20"
+CHECKPOINT, PRINTED = "checkpoint bytes", "weights printed by the same start"
+
+
+def blind(all_starts, boards, checkpoints, weights=None):
+    """Return (results, results of rows whose free memory is as printed, left out).
+
+    Weights are the checkpoint's bytes wherever they are known, else those that the same start printed; with C(weights)
+    PRINTED those that are printed, for all rows that print them.
+    """
     found, told, out = [], [], []
     for start in all_starts:
         why = _blind_missing(start, checkpoints)
@@ -144,7 +170,8 @@ def blind(all_starts, boards, checkpoints):
             out.append((start.id, why))
             continue
         board = boards.get(start.more.get("board"))
-        (found if board else told).append(_blind_result(start, board, checkpoints))
+        known = None if weights == PRINTED and load_figures(start) else checkpoint_of(start, checkpoints)
+        (found if board else told).append(_blind_result(start, board, known))
     return found, told, out
 
 
@@ -160,39 +187,16 @@ def _blind_missing(start, checkpoints):
         return "a board that this collection does not plan (the workspace of the aiter backend on AMD)"
     if not start.more.get("board") and start.before_gib is None and load_figures(start) is None:
         return "neither board nor free memory known"
-    if start.weights_gib is None and load_figures(start) is None and _checkpoint(start, checkpoints) is None:
+    if start.weights_gib is None and load_figures(start) is None and checkpoint_of(start, checkpoints) is None:
         return "neither checkpoint bytes nor printed weights"
     return ""
 
 
-def _checkpoint(start, checkpoints):
-    """Return the checkpoint of a start, None when it is not known, not loaded whole, or packed: see packed()."""
-    found = _named_checkpoint(start, checkpoints)
-    return None if start.more.get("partial_weights") or found is None or "plain" in found else found
-
-
-def _named_checkpoint(start, checkpoints):
+def checkpoint_of(start, checkpoints):
+    """Return the checkpoint of a start, None when it is not known or not loaded whole."""
+    if start.more.get("partial_weights"):
+        return None
     return checkpoints.get(start.more.get("checkpoint") or start.more.get("geometry"))
-
-
-def packed(all_starts, boards, checkpoints):
-    """Return results for the starts whose checkpoint is packed for 4 bits, from the bytes of its folder.
-
-    Before 0.5.20 the load leaves packed weights behind, how many is not known before the first start: the band is wide.
-    In (c) these starts take part with their printed weights.
-    """
-    found = []
-    for start in all_starts:
-        known = _named_checkpoint(start, checkpoints)
-        if known is None or "plain" not in known or _blind_missing(start, checkpoints):
-            continue
-        options = blind_options(start, boards[start.more["board"]], checkpoints)[0]
-        options.pop("measurements")
-        options["weight_table"] = _packed_table(known)
-        options["weight_bytes"] = known["bytes"]
-        result = _planned(start, options, boards[start.more["board"]], "bytes of the folder")
-        found.append(replace(result, note=f"{result.note}, half band {result.band_gib:.2f} GiB"))
-    return found
 
 
 def _packed_table(known):
@@ -204,8 +208,8 @@ def _packed_table(known):
     return [{"name": name, "dtype": dtype, "shape": None, "tensors": 1, "bytes": size} for name, dtype, size in rows]
 
 
-def blind_options(start, board, checkpoints):
-    """Return (options of the plan, where the weights come from)."""
+def blind_options(start, board, known):
+    """Return (options of the plan, where the weights come from). C(known): the checkpoint, None: as printed."""
     ranks = (start.row["tp"] or 1) * (start.row["pp"] or 1) * (start.row["dp"] or 1)
     if board is None:
         options = input_of(start, free_before_load_gib=load_figures(start)[0])
@@ -219,24 +223,27 @@ def blind_options(start, board, checkpoints):
             "compute_capability": board["capability"],
         }
         options = input_of(start, gpus=[entry] * ranks)
-    known = _checkpoint(start, checkpoints)
     if known is not None:
         options["weight_bytes"] = known["bytes"]
-        return options, "checkpoint bytes"
+        if "plain" in known:
+            options["weight_table"] = _packed_table(known)
+        return options, PACKED if _leaves_behind(start, known) else CHECKPOINT
     weights = start.weights_gib
     if weights is None:
         before, after, dummy = load_figures(start)
         weights = before - after
     options["measurements"] = [{"origin": "play", "weights_gib": weights, "engine_version": start.version}]
-    return options, "weights printed by the same start"
+    return options, PRINTED
 
 
-def _blind_result(start, board, checkpoints):
-    options, how = blind_options(start, board, checkpoints)
-    return _planned(start, options, board, how)
+def _leaves_behind(start, known):
+    """Return whether the load leaves packed weights behind, as many as Python's collector has not met yet."""
+    version = start.version
+    return "plain" in known and (version is None or not version_at_least(version, REPACKED.until))
 
 
-def _planned(start, options, board, how):
+def _blind_result(start, board, known):
+    options, how = blind_options(start, board, known)
     inp = plan_input(options)
     answer = plan(inp)
     base = bases.base_of(inp)
@@ -244,8 +251,9 @@ def _planned(start, options, board, how):
     error_tokens = answer.predicted_tokens - start.tokens
     kept = answer.predicted_tokens_low <= start.tokens
     within = kept and start.tokens <= answer.predicted_tokens_high
-    note = how + ("" if within else ", above the band" if kept else ", UNDER THE BAND")
+    place = "" if within else ", above the band" if kept else ", UNDER THE BAND"
+    note = f"{how}, half band {answer.band_gib:.2f} GiB{place}"
     error_gib = solve.rest_gib(base, start.fraction) - _kv.rest_for(base.cell, start.tokens) / GIB
     return Result(
-        start.id, family_of(start), error_gib, error_tokens, kept, note, board_gib=board_gib, band_gib=answer.band_gib
+        start.id, family_of(start), error_gib, error_tokens, kept, note, board_gib, band_gib=answer.band_gib, how=how
     )

@@ -24,6 +24,8 @@ EXPERT_BYTES = sum(size for _name, _dtype, _shape, size in EXPERT)
 SHARDS = 200
 # Experts of a shard: 93,600 tensors as DeepSeek-V3 has, 230,400 as Kimi K2 has in four bits.
 EXPERTS_OF_SHARD = (78, 192)
+# A folder of 200 shards is read in under a second, up to the tensors of DeepSeek-V3.
+MOST_SECONDS, MOST_TENSORS = 1.0, 100_000
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -66,10 +68,30 @@ def read(read_folder, folder, turns=3):
     return result, min(seconds)
 
 
-def lines(read_folder):
-    """Yield a line for each size of folder."""
+def bound(tensors):
+    """Return the most seconds for a folder of so many tensors; None: printed only."""
+    return MOST_SECONDS if tensors <= MOST_TENSORS else None
+
+
+def measured(read_folder):
+    """Return [(tensors, seconds)] for each size of folder."""
+    found = []
     for experts_of_shard in EXPERTS_OF_SHARD:
         with tempfile.TemporaryDirectory() as place:
             tensors = write(Path(place), experts_of_shard)
-            seconds = read(read_folder, place)[1]
-        yield f"{SHARDS} shards, {tensors:,} tensors: {seconds:.2f} s of processor time"
+            found.append((tensors, read(read_folder, place)[1]))
+    return found
+
+
+def lines(found):
+    """Yield a line for each size of folder."""
+    for tensors, seconds in found:
+        most = bound(tensors)
+        asked = "" if most is None else f", at most {most:.0f}"
+        yield f"{SHARDS} shards, {tensors:,} tensors: {seconds:.2f} s of processor time{asked}"
+
+
+def missed(found):
+    """Return the bounds that are missed, as sentences."""
+    slow = [(tensors, seconds) for tensors, seconds in found if bound(tensors) and seconds > bound(tensors)]
+    return [f"headers of {SHARDS} shards with {tensors:,} tensors in {seconds:.2f} s" for tensors, seconds in slow]

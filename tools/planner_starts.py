@@ -158,6 +158,8 @@ def arguments_of(start):
     for argument, name in fields.items():
         if row[name] is not None:
             found[argument] = row[name]
+    if row["tp"] is None and row["pp"] is None:
+        found.pop("nnodes", None)  # how many ranks are on a node is not known then
     dtype = re.sub(r"^torch\.", "", str(row["kv_cache_dtype"] or "auto")).split(" ")[0]
     if KV_DTYPES.get(dtype, dtype).startswith(("fp8", "fp4")):
         found["kv-cache-dtype"] = KV_DTYPES.get(dtype, dtype)

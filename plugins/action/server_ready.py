@@ -84,7 +84,7 @@ class ActionModule(ActionBase):
 
     def _slice_with_retries(self, state, task_vars, progress):
         """A slice that survives a lost connection: slices share nothing, so the next one just looks again."""
-        began = time.monotonic()
+        began, waited_before = time.monotonic(), state["waited_seconds"]
         while True:
             try:
                 return self._slice(state, task_vars)
@@ -93,7 +93,8 @@ class ActionModule(ActionBase):
                     raise
                 progress.lost(str(error))
                 time.sleep(RETRY_SECONDS)
-                state = dict(state, waited_seconds=state["waited_seconds"] + RETRY_SECONDS)
+                # All of it, that of the connection too: a host that is up for a shorter time was rebooted.
+                state = dict(state, waited_seconds=waited_before + time.monotonic() - began)
 
     def _finish(self, result, wall_seconds, waited_seconds, progress):
         """Add what the connection cost to the figures of the host: an upper bound without comparing two clocks."""

@@ -34,7 +34,9 @@ model: "{{ folder | gpufleet.sglang.chosen_model(hub, {'weight_bytes': 269030016
 
 RETURN = r"""
 _value:
-  description: The result with C(unchecked), a list of sentences, empty when the folder on the host said everything.
+  description:
+    - The result with C(unchecked), a list of sentences, empty when the folder on the host said everything, and
+      C(refused), a list of sentences on why the folder on the host can never be started.
   type: dict
 """
 

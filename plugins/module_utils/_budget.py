@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_lev
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_notes as notes
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_reserve as reserve
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_solve as solve
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_table as lines
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_upgrade as upgrade
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import BadInput, PlanInput
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_solve import GIB, STEPS
@@ -146,7 +147,7 @@ def _assemble(inp, base, options, chosen, target):
         result,
         explanation=explain.explanation(inp, base, chosen, result),
         reason=explain.reason(inp, result),
-        table=explain.table(inp, base, chosen, result),
+        table=lines.table(inp, result),
     )
 
 
@@ -314,7 +315,9 @@ def _refusal(inp, base, options, chosen, result):
         if problem and result.pool_tokens:
             return problem
     offer = None if inp.fraction is None else _offer(inp, options, result)
-    return explain.refuse_target(inp, base, chosen, result) if offer is None else _miss(inp, chosen, result, offer)
+    if offer is None:
+        return explain.refuse_target(inp, base, chosen, result)
+    return _miss(inp, base, chosen, result, offer)
 
 
 def _forbidden(inp, base):
@@ -325,12 +328,12 @@ def _forbidden(inp, base):
     return notes.GGUF if notes.is_gguf(inp.arguments) and inp.weight_table else None
 
 
-def _miss(inp, chosen, result, offer):
+def _miss(inp, base, chosen, result, offer):
     """Return the sentence for a declared fraction that misses by more than the band, or None within it."""
     if inp.target_tokens is not None and result.predicted_tokens_high < inp.target_tokens:
         return explain.refuse_fraction_short(inp, result, offer)
     if result.reserve_gib < max(chosen.certain_gib - 1e-4, chosen.needed_gib - result.band_gib):
-        return explain.refuse_fraction_unsafe(chosen, result, offer)
+        return explain.refuse_fraction_unsafe(base, chosen, result, offer)
     return None
 
 

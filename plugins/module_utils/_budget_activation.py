@@ -13,9 +13,44 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_situation 
     LOAD,
     TABLE,
     activation_tokens,
+    attention_groups,
     row,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
+
+ELEMENT_BYTES = 2
+
+
+def missing_shape(geometry):
+    """Return the keys of the feed-forward layers that a geometry should have and has not."""
+    if not geometry.get("hidden_size"):
+        return ["hidden_size"] if geometry else []
+    if geometry.get("experts"):
+        names = ("experts_per_token", "moe_intermediate_size")
+        inner = geometry.get("moe_intermediate_size") or geometry.get("intermediate_size")
+        return [name for name in names if not (geometry.get(name) or (name == names[1] and inner))]
+    if geometry.get("intermediate_size"):
+        return []
+    # Without either nobody can tell a dense model from one with experts; what a configuration says has the key.
+    return ["intermediate_size"] if "experts" in geometry else ["intermediate_size", "experts"]
+
+
+def _attention_numbers(geometry, attention_tp):
+    heads = (geometry.get("attention_heads") or 0) / attention_tp
+    head_dim = geometry.get("head_dim") or tables.MLA_NOPE_HEAD_DIM
+    value_dim = geometry.get("v_head_dim") or head_dim
+    return heads * (2 * head_dim + 2 * value_dim)
+
+
+def _forward_numbers(geometry, ranks):
+    """The feed-forward layer of one token on one rank. What is not stated is taken for the larger: experts, wide."""
+    hidden, ranks = geometry["hidden_size"], max(ranks, 1)
+    inner = geometry.get("intermediate_size") or 0
+    if not geometry.get("experts") and (inner or "experts" in geometry):
+        return 3 * (inner or hidden * tables.DENSE_WIDTH_UNKNOWN) / ranks
+    chosen = geometry.get("experts_per_token") or tables.EXPERTS_PER_TOKEN_UNKNOWN
+    expert = geometry.get("moe_intermediate_size") or inner or hidden * tables.EXPERT_WIDTH_UNKNOWN
+    return max(3 * inner / ranks, chosen * (hidden + 3 * expert / ranks))
 
 
 def activation_bytes_per_token(geometry, attention_tp, ranks):
@@ -28,29 +63,42 @@ def activation_bytes_per_token(geometry, attention_tp, ranks):
     hidden = geometry.get("hidden_size")
     if not hidden:
         return None
-    element = 2
-    heads = (geometry.get("attention_heads") or 0) / attention_tp
-    head_dim = geometry.get("head_dim") or tables.MLA_NOPE_HEAD_DIM
-    value_dim = geometry.get("v_head_dim") or head_dim
-    attention = heads * (2 * head_dim + 2 * value_dim)
-    inner = (geometry.get("intermediate_size") or 0) / max(ranks, 1)
-    forward = 3 * inner
-    if geometry.get("experts"):
-        chosen = geometry.get("experts_per_token") or tables.EXPERTS_PER_TOKEN_UNKNOWN
-        expert = (geometry.get("moe_intermediate_size") or 0) / max(ranks, 1)
-        forward = max(forward, chosen * (hidden + 3 * expert))
-    return element * (4 * hidden + max(attention, forward))
+    larger = max(_attention_numbers(geometry, attention_tp), _forward_numbers(geometry, ranks))
+    return ELEMENT_BYTES * (4 * hidden + larger)
+
+
+def gathered_bytes_per_token(geometry, ranks):
+    """Return the bytes of one token that is gathered from all groups of data-parallel attention, or None.
+
+    Its hidden state goes in and out of the feed-forward layer, which the ranks of all groups share.
+    """
+    if not geometry.get("hidden_size"):
+        return None
+    return ELEMENT_BYTES * (2 * geometry["hidden_size"] + _forward_numbers(geometry, ranks))
 
 
 def chunk(situation):
+    """Return the row of one prefill step. With data-parallel attention each group computes its share of the chunk,
+    and experts see the shares of all groups at once."""
+    geometry, groups = situation.geometry, attention_groups(situation)
     tokens = activation_tokens(situation)
-    per_token = activation_bytes_per_token(situation.geometry, situation.attention_tp, situation.ranks)
+    share = max(1, tokens // groups)
+    per_token = activation_bytes_per_token(geometry, situation.attention_tp, situation.ranks)
     if per_token is None:
         gib = tokens * tables.ACTIVATION_UNKNOWN_MIB_PER_TOKEN / tables.MIB_PER_GIB
         note = f"{tokens:,} tokens: {tables.ACTIVATION_UNKNOWN_SOURCE}"
-    else:
+    elif groups == 1:
         gib = tokens * per_token * tables.ACTIVATION_WASTE / GIB
         note = f"{tokens:,} tokens x {per_token:,.0f} bytes, {tables.ACTIVATION_SOURCE}"
+    else:
+        own = ELEMENT_BYTES * (4 * geometry["hidden_size"] + _attention_numbers(geometry, situation.attention_tp))
+        together = gathered_bytes_per_token(geometry, situation.ranks)
+        both_bytes = max(share * own, share * 4 * ELEMENT_BYTES * geometry["hidden_size"] + tokens * together)
+        gib = both_bytes * tables.ACTIVATION_WASTE / GIB
+        note = (
+            f"{share:,} tokens a group, {tokens:,} gathered from {groups} groups x {together:,.0f} bytes,"
+            f" {tables.ACTIVATION_SOURCE}"
+        )
     return [row("activations of a chunk", gib, ASSUMED, note, LOAD, gib / tables.ACTIVATION_WASTE, "chunk")]
 
 
@@ -77,7 +125,7 @@ def both(situation, others_gib=0.0):
     if not geometry.get("index_head_dim"):
         return []
     columns = situation.context_tokens // max(1, int(geometry.get("index_compress") or 1))
-    gib = activation_tokens(situation) * columns * 4 / GIB
+    gib = max(1, activation_tokens(situation) // attention_groups(situation)) * columns * 4 / GIB
     note = tables.SPARSE_INDEX_SOURCE
     share = tables.SPARSE_INDEX_SHARE
     if version_at_least(situation.engine_version, tables.SPARSE_INDEX_CUT_SINCE) and others_gib:

@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs imp
     board_mib,
     compute_capability,
     draft_by_path,
+    model_ranks,
     newest,
     page_tokens,
     size,
@@ -109,7 +110,31 @@ def _check_division(inp):
             f"Expected the {heads} attention heads to be a multiple of the attention ranks, found"
             f" {shared.attention_tp} ranks: change tp-size in the server arguments."
         )
+    _check_nodes(inp)
     _check_experts(inp)
+
+
+def _check_nodes(inp):
+    """Source: srt/arg_groups/validation_hook.py, sglang 0.5.23; server_args.py before."""
+    ranks, nodes = model_ranks(inp), size(inp, "nnodes")
+    if ranks % nodes:
+        raise BadInput(
+            f"Expected tp-size x pp-size to be a multiple of nnodes, found {ranks} and {nodes}: change one of them in"
+            " the server arguments."
+        )
+
+
+def _check_chunk(inp):
+    """A prompt is cut at whole pages. Source: srt/arg_groups/validation_hook.py, sglang 0.5.6 server_args.py."""
+    if inp.chunk_tokens is None or inp.chunk_tokens < 1:
+        return
+    page = page_tokens(inp)
+    if inp.chunk_tokens % page:
+        nearest = max(inp.chunk_tokens // page, 1) * page
+        raise BadInput(
+            f"Expected chunked_prefill_size to be whole pages of {page} tokens, found {inp.chunk_tokens}: set"
+            f" sglang_server_chunked_prefill_size: {nearest}."
+        )
 
 
 def _check_experts(inp):
@@ -154,6 +179,7 @@ def base_of(inp):
     """Gather what the solver needs, and name what is missing."""
     _check_division(inp)
     _check_sizing(inp)
+    _check_chunk(inp)
     keys = inp.keys or keys_for(inp, inp.arguments, inp.environment)
     free = before_load.free_now(inp)
     before = before_load.free_before_load(inp, free)

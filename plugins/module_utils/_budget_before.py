@@ -202,7 +202,8 @@ def shares(inp):
 
 def _from_free(inp, free_gib):
     taken = shares(inp)
-    note = "; ".join(f"less {one.gib:.2f} GiB {one.name}: {one.note}" for one in taken)
+    less = ", ".join(f"{one.gib:.2f} GiB {one.name}" for one in taken)
+    note = "less {} ({})".format(less, "; ".join(f"{one.name}: {one.note}" for one in taken))
     source = "measured" if inp.device == "cpu" else "table"
     return Figure(max(free_gib - sum(one.gib for one in taken), 0.0), sum(one.error_gib for one in taken), source, note)
 

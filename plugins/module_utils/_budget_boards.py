@@ -33,8 +33,10 @@ MIB_PER_GIB = 1024.0
 
 def chosen(inp):
     """Return a PlanInput with the boards that CUDA shows the server, or with none and why they cannot be used."""
-    if inp.device == "cpu" or not inp.gpus:
+    if inp.device == "cpu":
         return inp
+    if not inp.gpus:
+        return _unlisted(inp)
     warning = order_warning(inp.gpus, inp.environment)
     inp = replace(inp, board_warnings=(warning,) if warning else ())
     try:
@@ -48,6 +50,20 @@ def chosen(inp):
     except known.TooFewGpus as error:
         return _without(inp, _too_few(inp, shown) if len(shown.gpus) < len(inp.gpus) else str(error))
     return shown
+
+
+def _unlisted(inp):
+    """The GPUs are not known yet; how many of them CUDA shows the server, its environment says."""
+    stated = inp.environment.get(VISIBLE)
+    names = [] if stated is None else [name for name in str(stated).split(",") if name.strip()]
+    wanted = known.gpu_range(inp)[1] + 1
+    if stated is None or len(names) >= wanted:
+        return inp
+    return _without(
+        inp,
+        f"{VISIBLE} in {WHERE} names {len(names)} GPUs, and tp-size, pp-size and dp-size take {wanted}: name more GPUs"
+        " there, or lower tp-size in the server arguments.",
+    )
 
 
 def _without(inp, refusal):

@@ -107,7 +107,7 @@ def moved(inp, chosen):
 def reason(inp, result):
     """Return the choice in one sentence."""
     if result.feasible is None and result.fraction is None:
-        return "Not enough is known for a plan; missing: {}.".format(", ".join(result.missing) or "nothing")
+        return "Not enough is known for a plan; missing: {}.".format(missing_text(result.missing) or "nothing")
     if result.fraction is None and result.reserve_needed_gib is None:
         return result.refusal
     if result.fraction is None:
@@ -130,7 +130,8 @@ def reason(inp, result):
 def explanation(inp, base, chosen, result):
     """Return a few sentences that tell what was decided and why."""
     if not base.complete:
-        missing = "The plan is not complete. Missing: {}.".format(", ".join(result.missing)) if result.missing else ""
+        named = missing_text(result.missing)
+        missing = f"The plan is not complete. Missing: {named}." if named else ""
         text = " ".join(one for one in (result.refusal, missing) if one)
         if base.cell is None:
             text += " The cell is not known: {}.".format(base.cell_note.rstrip("."))
@@ -202,10 +203,26 @@ def _prediction(inp, result):
 
 
 def lever_text(lever):
-    """Return one lever in words."""
-    return "{} {} -> {}: {:+.2f} GiB, {} tokens".format(
-        lever["lever"], lever["from"], lever["to"], lever["gib"], number(lever["tokens"])
-    )
+    """Return one lever in words, first what is ready to paste into an inventory."""
+    now = "" if lever["from"] in (None, "", False) else f" (now {lever['from']})"
+    return "{}{}: {:+.2f} GiB, {} tokens".format(lever["paste"], now, lever["gib"], number(lever["tokens"]))
+
+
+# What a plan may lack, by the variables that would give it.
+MISSING = {
+    "gpus": f"the GPUs of the host ({PREFIX}gpus)",
+    "free_before_load_gib": "what is free on the GPUs before the load",
+    "weight_bytes": f"{PREFIX}weight_bytes",
+    "draft_weight_bytes": "draft_weight_bytes, those of the draft model",
+    "cell_bytes": f"{PREFIX}cell_bytes",
+    "geometry": f"{PREFIX}geometry",
+    "target_tokens": f"{PREFIX}target_tokens",
+}
+
+
+def missing_text(names):
+    """Return what is missing as an operator can give it."""
+    return ", ".join(MISSING.get(name, name) for name in names)
 
 
 def _advice(result):
@@ -282,69 +299,23 @@ def refuse_fraction_short(inp, result, offer):
     )
 
 
-def refuse_fraction_unsafe(chosen, result, offer):
-    """Less than is beyond doubt, or less than is needed by more than the band."""
+def refuse_fraction_unsafe(base, chosen, result, offer):
+    """Less than is beyond doubt, or less than is needed by more than the band.
+
+    A cap keeps more free than the fraction: then the risk is the start without it, whose pool grows to the fraction.
+    """
     learned = chosen.learned_floor_gib or chosen.learned_extra_gib
     why = "an earlier death for want of memory showed that " if learned else ""
-    needed = chosen.certain_gib if result.reserve_gib < chosen.certain_gib - 1e-4 else chosen.needed_gib
+    digits = 2 if round(chosen.needed_gib, 2) > round(result.reserve_gib, 2) else 3
+    needed = f"{why}{chosen.needed_gib:.{digits}f} GiB are needed"
+    left = f"{result.reserve_gib:.{digits}f} GiB"
+    leaves = f"The declared fraction {fraction_text(result.fraction)} leaves {left} outside weights"
+    works = f"what works is {paste(offer)}."
+    if result.cap_tokens is None or result.predicted_tokens <= result.pool_tokens:
+        return f"{leaves} and pool, and {needed}; {works}"
+    kept_gib = base.after_gib - (result.pool_gib or 0.0) - (result.state_gib or 0.0)
     return (
-        f"The declared fraction {fraction_text(result.fraction)} leaves {result.reserve_gib:.3f} GiB outside weights"
-        f" and pool, and {why}{needed:.3f} GiB are needed; what works is {paste(offer)}."
+        f"{leaves} and a pool that grows to it ({number(result.predicted_tokens)} tokens), and {needed}: only the cap"
+        f" of {number(result.cap_tokens)} tokens keeps {kept_gib:.2f} GiB free, and a start without it is the risk;"
+        f" {works}"
     )
-
-
-# ---------------------------------------------------------------------------
-# The table
-# ---------------------------------------------------------------------------
-
-
-def _line(name, value, note=""):
-    return f"{name:<26} {value:>14}  {note}".rstrip()
-
-
-def _gib(value):
-    return "-" if value is None else f"{value:.2f} GiB"
-
-
-def table(inp, base, chosen, result):
-    """Return the plan as aligned lines for people."""
-    lines = [_line("target", "-" if inp.target_tokens is None else number(inp.target_tokens), "tokens")]
-    for row in result.rows:
-        if row["part"] in ("before", "static"):
-            lines.append(_line(row["name"], _gib(row["gib"]), "{}: {}".format(row["source"], row["note"])))
-    lines.append(_line("reserve needed", _gib(result.reserve_needed_gib)))
-    for row in result.rows:
-        if row["part"] in ("ready", "load", "floor"):
-            lines.append(_line("  " + row["name"], _gib(row["gib"]), "{}: {}".format(row["source"], row["note"])))
-    lines.append(
-        _line("fraction", "-" if result.fraction is None else fraction_text(result.fraction), interval(result))
-    )
-    if result.predicted_tokens is not None:
-        band = f"{number(result.predicted_tokens_low)} to {number(result.predicted_tokens_high)}, before the cap"
-        lines.append(_line("predicted tokens", number(result.predicted_tokens), band))
-        cap = "no cap" if result.cap_tokens is None else f"capped at {number(result.cap_tokens)}"
-        lines.append(_line("pool", number(result.pool_tokens), "tokens, " + cap))
-        lines.append(
-            _line(
-                "headroom at ready",
-                _gib(result.predicted_headroom_gib),
-                "floor " + _gib(result.decided["min_headroom_gib"]),
-            )
-        )
-        lines.append(
-            _line(
-                "least free under load",
-                _gib(result.predicted_least_free_gib),
-                "floor " + _gib(result.decided["min_least_free_gib"]),
-            )
-        )
-    lines.append(
-        _line("feasible", {None: "not known", True: "yes", False: "no"}[result.feasible], result.refusal or "")
-    )
-    if result.feasible is False:
-        lines += [_line("  lever", "", lever_text(one)) for one in result.levers]
-    lines += [_line("note", "", one) for one in result.notes]
-    lines += [_line("upgrade", "", one) for one in result.upgrade]
-    if result.missing:
-        lines.append(_line("missing", "", ", ".join(result.missing)))
-    return lines

@@ -11,12 +11,16 @@ would interrupt, C(deadline) as server_ready returns it.
 
 from __future__ import annotations
 
+import re
+import textwrap
 from dataclasses import dataclass
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_explain as explain
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import newest, teaches
 
 BAR_COLUMNS = 50
+COLUMNS = 120  # of a terminal
+NAME_COLUMNS = 20
 # Steps that start a server.
 STARTS = ("try", "back")
 # A first guess of how long a start takes, until one was seen: 450 s were reported for 75 GiB a rank, 60 s for 3 GiB.
@@ -68,12 +72,13 @@ def memory_bar(plan, columns=BAR_COLUMNS):
 
 
 def outage_seconds(row):
-    """Return (seconds without an answer that the step would cost, how that is known)."""
+    """Return (seconds without an answer that the step would cost, how that is known).
+
+    Where nothing serves now it is how long the start takes.
+    """
     step = (row["plan"].get("step") or {}).get("action")
     if step not in STARTS:
         return 0, "no restart"
-    if not row.get("serving"):
-        return 0, "nothing serves now"
     # Another model, or the same one split another way, loads in another time.
     keys = row["plan"].get("quantity_keys")
     measured = newest(
@@ -97,13 +102,49 @@ def deadline_text(row):
     return f"waits up to {amount} for a start: {deadline['why']}"
 
 
-HEADINGS = ("host", "GPUs", "model", "fraction", "interval", "cap", "pool (band)", "headroom GiB (band)", "outage")
+HEADINGS = ("host", "GPUs", "model", "fraction", "interval", "cap", "pool (band)", "headroom GiB", "outage")
+# What of the name of a board tells nothing, and of a long one all the same.
+_SAID = re.compile(r"\b(NVIDIA|GeForce|Workstation|Server|Edition|Blackwell|Generation)\b")
+
+
+def short_name(name):
+    """Return the name of a board for a narrow column."""
+    short = " ".join(_SAID.sub(" ", str(name)).split()) or str(name)
+    return short if len(short) <= NAME_COLUMNS else short[: NAME_COLUMNS - 1].rstrip() + "…"
+
+
+def _ranks(plan):
+    """Return how many boards the arguments ask for on one host."""
+    arguments = plan.get("arguments") or {}
+    sizes = [arguments.get(name) or 1 for name in ("tp-size", "pp-size", "nnodes")]
+    return max(1, sizes[0] * sizes[1] // sizes[2])
+
+
+def _idle_boards(row, rows):
+    """Return the lever for a server without room where boards of its host are taken by no plan, or None."""
+    mine = [one for one in rows if one["host"] == row["host"]]
+    if row["plan"].get("feasible") is not False or len(mine) < 2:
+        return None
+    taken = {board.get("index") for one in mine for board in one["plan"].get("boards") or ()}
+    idle = [one["index"] for one in row.get("gpus") or () if one.get("index") is not None and one["index"] not in taken]
+    wanted = _ranks(row["plan"])
+    if not taken or len(idle) < wanted:  # it would be given the first boards anyway
+        return None
+    names = ",".join(str(index) for index in idle[:wanted])
+    return (
+        f'lever: environment: {{CUDA_VISIBLE_DEVICES: "{names}"}} in its entry of sglang_server_instances: {len(idle)}'
+        f" of {len(row['gpus'])} boards are taken by no plan of this host"
+    )
 
 
 def _gpus(row):
+    """Return the boards that the server takes, of those that are there."""
     gpus = row.get("gpus") or []
-    names = sorted({str(one.get("name")) for one in gpus})
-    return "{} x {}".format(len(gpus), names[0] if len(names) == 1 else "several kinds") if gpus else "-"
+    if not gpus:
+        return "-"
+    names = sorted({short_name(one.get("name")) for one in gpus})
+    used = min(len(row["plan"].get("boards") or ()) or _ranks(row["plan"]), len(gpus))
+    return "{} of {} {}".format(used, len(gpus), names[0] if len(names) == 1 else "several kinds")
 
 
 def _cells(row):
@@ -120,12 +161,16 @@ def _cells(row):
         low_end = min(plan["pool_tokens"], plan["predicted_tokens_low"])
         high_end = plan["predicted_tokens_high"]
         high_end = high_end if plan.get("cap_tokens") is None else min(high_end, plan["cap_tokens"])
-        pool = f"{number(plan['pool_tokens'])} ({number(low_end)}-{number(high_end)})"
-        headroom = "{:.2f} ({:.2f}-{:.2f})".format(
+        pool = number(plan["pool_tokens"])
+        if (low_end, high_end) != (plan["pool_tokens"], plan["pool_tokens"]):  # a cap that both ends of the band hold
+            pool += f" ({number(low_end)}-{number(high_end)})"
+        headroom = "{:.1f} ({:.1f}-{:.1f})".format(
             plan["predicted_headroom_gib"], plan["predicted_headroom_low_gib"], plan["predicted_headroom_high_gib"]
         )
     seconds, how = outage_seconds(row)
-    outage = "-" if seconds is None else f"{seconds} s ({how})" if seconds else how
+    outage = "-" if seconds is None else f"{seconds} s, {how}" if seconds else how
+    if seconds and not row.get("serving"):
+        outage = f"none, start {seconds} s"
     host = row["host"] if row.get("instance") in (None, "", "main") else f"{row['host']}/{row['instance']}"
     return (host, _gpus(row), str(row.get("model") or "-"), fraction, interval, cap, pool, headroom, outage)
 
@@ -139,22 +184,28 @@ def lines(rows):
     for row, line in zip(rows, found[1:]):
         plan = row["plan"]
         result.append(line)
-        drawn = memory_bar(plan)
-        if drawn:
-            result.append("  " + drawn)
-        waits = deadline_text(row)
-        if waits:
-            result.append("  " + waits)
-        if plan.get("refusal"):
-            result.append("  refused: " + plan["refusal"])
-        if plan.get("feasible") is False:
-            result += ["  lever: " + explain.lever_text(one) for one in plan.get("levers") or ()]
-        if plan.get("missing"):
-            result.append("  not known yet: " + ", ".join(plan["missing"]))
-        result += ["  note: " + one for one in plan.get("notes") or ()]
-        result += ["  upgrade: " + one for one in plan.get("upgrade") or ()]
-        result += ["  not checked yet: " + one for one in row.get("unchecked") or ()]
+        for one in (memory_bar(plan), deadline_text(row), *_said(row, _idle_boards(row, rows))):
+            result += textwrap.wrap(one, COLUMNS, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
     return result
+
+
+def _said(row, idle=None):
+    """Return what hinders a server, what would help, and what is to be known, one sentence each."""
+    plan, found = row["plan"], []
+    step = plan.get("step") or {}
+    refusal = plan.get("refusal") or (step.get("reason") if step.get("action") == "refuse" else None)
+    if refusal:
+        found.append("refused: " + refusal)
+    if plan.get("feasible") is False:
+        levers = [explain.lever_text(one) for one in plan.get("levers") or ()]
+        found += ["lever: " + one for one in levers if one not in (refusal or "")]
+    if idle:
+        found.append(idle)
+    if plan.get("missing") and not refusal:
+        found.append("not known yet: " + explain.missing_text(plan["missing"]))
+    found += ["note: " + one for one in plan.get("notes") or ()]
+    found += ["upgrade: " + one for one in plan.get("upgrade") or ()]
+    return found + ["not checked yet: " + one for one in row.get("unchecked") or ()]
 
 
 # ---------------------------------------------------------------------------

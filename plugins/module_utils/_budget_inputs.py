@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least, version_key
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import argument_number
 
 GIB = 2**30
@@ -122,9 +124,41 @@ def is_multimodal(inp):
     return not any(_kv.is_on(inp.arguments.get(name) or False) for name in ("language-only", "language-model-only"))
 
 
+def is_source_tree(engine_version):
+    """Return whether a version names a build from a source tree (0.0.0.dev1+g...), which counts as the newest."""
+    return engine_version is not None and version_key(engine_version)[0] == (0,)
+
+
+def is_newer(engine_version):
+    """Return whether a version is, or may be, newer than those that were read; a later build of the newest is not."""
+    if engine_version is None:
+        return False
+    release = version_key(engine_version)[0]
+    return is_source_tree(engine_version) or release > version_key(tables.NEWEST_READ)[0]
+
+
+def is_older(engine_version):
+    """Return whether a version is older than those that were read. A build from a source tree counts as the newest."""
+    return engine_version is not None and not version_at_least(engine_version, tables.OLDEST_READ)
+
+
 # ---------------------------------------------------------------------------
 # GPUs
 # ---------------------------------------------------------------------------
+
+
+def _gpus_of_all(inp):
+    """Return the GPUs of all nodes together. Replicas have GPUs of their own, groups of attention have not."""
+    together = _kv.is_on(inp.arguments.get("enable-dp-attention", False)) or inp.arguments.get("attn-dp-size")
+    return model_ranks(inp) * (1 if together else size(inp, "dp-size"))
+
+
+def gpu_range(inp):
+    """Return (first, last, step) of the places of the GPUs that the server takes on this host, counted from 0."""
+    wanted = max(1, _gpus_of_all(inp) // size(inp, "nnodes"))
+    first = argument_number(inp.arguments, "base-gpu-id", 0, minimum=0)
+    step = size(inp, "gpu-id-step")
+    return first, first + (wanted - 1) * step, step
 
 
 def local_gpus(inp):
@@ -134,16 +168,10 @@ def local_gpus(inp):
     """
     if inp.device == "cpu" or not inp.gpus:
         return list(inp.gpus)
-    replicas = 1
-    if not (_kv.is_on(inp.arguments.get("enable-dp-attention", False)) or inp.arguments.get("attn-dp-size")):
-        replicas = size(inp, "dp-size")
-    wanted = max(1, model_ranks(inp) * replicas // size(inp, "nnodes"))
-    first = argument_number(inp.arguments, "base-gpu-id", 0, minimum=0)
-    step = size(inp, "gpu-id-step")
-    last = first + (wanted - 1) * step
+    first, last, step = gpu_range(inp)
     if last >= len(inp.gpus):
         raise TooFewGpus(
-            f"Expected at least {last + 1} GPUs for tp-size x pp-size x dp-size = {model_ranks(inp) * replicas} in the"
+            f"Expected at least {last + 1} GPUs for tp-size x pp-size x dp-size = {_gpus_of_all(inp)} in the"
             f" server arguments, found {len(inp.gpus)} in gpus:"
             " lower tp-size, or give the entries of all GPUs."
         )

@@ -21,16 +21,27 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_sol
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _conflicts as conflicts
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_explain import PREFIX
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
 
 GIB = float(2**30)
+OF_ARGUMENTS = "arguments: "
 MODEST_RUNNING_REQUESTS = 256
 SMALLEST_WINDOW_RATIO = 0.05
 
 
-def _lever(base, name, before, after, gib, automatic, note=""):
+def _paste(name, value):
+    """Return a lever as a line of an inventory: an option of the role, or one of the server arguments."""
+    text = str(value).lower() if isinstance(value, bool) else value
+    if not name.startswith(OF_ARGUMENTS):
+        return f"{PREFIX}{name}: {text}"
+    return f"{PREFIX}arguments: {{{name[len(OF_ARGUMENTS) :]}: {text}}}"
+
+
+def _lever(base, name, before, after, gib, automatic, note="", paste=None):
     return {
         "lever": name,
+        "paste": paste or _paste(name, after),
         "from": before,
         "to": after,
         "gib": round(gib, 3),
@@ -64,7 +75,9 @@ def _chunk_and_batch(inp, base, options):
         if one.chunk_tokens != previous.chunk_tokens:
             found.append(_lever(base, "chunked_prefill_size", previous.chunk_tokens, one.chunk_tokens, gib, True))
         else:
-            found.append(_lever(base, "decode_graph_batch", previous.decode_batch, one.decode_batch, gib, True))
+            paste = _paste(OF_ARGUMENTS + solve.batch_argument(inp), one.decode_batch)
+            sizes = previous.decode_batch, one.decode_batch
+            found.append(_lever(base, "decode_graph_batch", *sizes, gib, True, paste=paste))
     declared = inp.chunk_tokens
     if declared is not None and declared > tables.SMALLEST_CHUNK_TOKENS:
         freed = solve.candidates(replace(inp, chunk_tokens=declared // 2), base, inp.target_tokens)[0]
@@ -109,23 +122,29 @@ def _context(inp, base, chosen, target):
 
 
 def _prefill_graphs(inp, base, chosen, target):
-    arguments = dict(inp.arguments, **{"disable-prefill-cuda-graph": True})
-    if "disable-prefill-cuda-graph" in inp.arguments or not version_at_least(inp.engine_version, "0.5.14"):
+    name = "disable-piecewise-cuda-graph"  # on by default from 0.5.10 on, renamed at 0.5.14
+    if version_at_least(inp.engine_version, "0.5.14"):
+        name = "disable-prefill-cuda-graph"
+    if name in inp.arguments or not version_at_least(inp.engine_version, tables.PREFILL_GRAPH_SINCE):
         return []
+    arguments = dict(inp.arguments, **{name: True})
     dummy, needed = _rows_with(inp, base, chosen, target)
     dummy, less = _rows_with(replace(inp, arguments=arguments), base, chosen, target)
     note = "short prompts then run without graphs, a little slower"
-    return [_lever(base, "arguments: disable-prefill-cuda-graph", False, True, needed - less, False, note)]
+    return [_lever(base, OF_ARGUMENTS + name, False, True, needed - less, False, note)]
 
 
-def _replanned(inp, base, target, fits, name, value, note, **changes):
+def _replanned(inp, base, target, fits, name, value, note, same_weights=False, **changes):
     """Return [the lever of an argument that changes the cell or the split], by a plan with it; [] where that fails.
 
     C(gib): what weights and the pool of the target take less; C(tokens): what the largest target grows by.
+    C(same_weights): what is gone after the load is what it is now, whatever start-up told it.
     """
     other = replace(inp, arguments=dict(inp.arguments, **{name: value}), keys=None, **changes)
     try:
         there = bases.base_of(other)
+        if same_weights:
+            there = replace(there, used=base.used, noise=base.noise)
         if not there.complete:
             return []
         leanest = solve.candidates(other, there, target or None)[-1]
@@ -144,7 +163,7 @@ def _window_ratio(inp, base, target, fits):
         return []
     half = max(round(ratio / 2, 3), SMALLEST_WINDOW_RATIO)
     note = "fewer requests at a time fit into the pool of the window layers"
-    found = _replanned(inp, base, target, fits, "swa-full-tokens-ratio", half, note)
+    found = _replanned(inp, base, target, fits, "swa-full-tokens-ratio", half, note, same_weights=True)
     return [dict(one, **{"from": ratio}) for one in found]
 
 
@@ -154,7 +173,7 @@ def _kv_dtype(inp, base, target, fits):
     if not str(base.cell.kv_dtype).startswith(("bf16", "fp16", "fp32")):
         return []
     note = "changes the quality of answers; test it before"
-    found = _replanned(inp, base, target, fits, "kv-cache-dtype", "fp8_e4m3", note)
+    found = _replanned(inp, base, target, fits, "kv-cache-dtype", "fp8_e4m3", note, same_weights=True)
     return [dict(one, **{"from": base.cell.kv_dtype}) for one in found]
 
 

@@ -12,11 +12,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_activation as activation
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import (
     GIB,
     Figure,
     is_multimodal,
+    is_newer,
+    is_older,
+    is_source_tree,
     model_ranks,
     size,
 )
@@ -173,9 +178,48 @@ def _lora(inp):
     return [f"enable-lora: buffers for its adapters come off the pool, which {WITH_FIRST_START} ({way})"]
 
 
+def _version(inp):
+    version = inp.engine_version
+    if is_source_tree(version):
+        return [f"SGLang {version} is a build from a source tree: those of {tables.NEWEST_READ} count, in a wide band"]
+    if is_newer(version):
+        return [
+            f"SGLang {version} is newer than {tables.NEWEST_READ}, the newest whose rules are known: those count, in"
+            " the wide band of an unknown version"
+        ]
+    if is_older(version):
+        return [
+            f"SGLang {version} is older than {tables.OLDEST_READ}, from which on every version was read: the nearest"
+            " rules count"
+        ]
+    return []
+
+
+def _shape(inp):
+    missing = activation.missing_shape(inp.geometry or {})
+    if not missing or inp.device == "cpu":
+        return []
+    return [
+        "{} of the geometry not stated: the activations are reckoned high, so state what the model has (experts: 0"
+        " where it has none)".format(" and ".join(missing))
+    ]
+
+
+def _context(inp):
+    """A request can be as long as the model allows, unless the plan or the user says less."""
+    if inp.context_tokens is not None or inp.max_context_tokens is not None or not inp.geometry:
+        return []
+    target = "the target" if inp.target_tokens else "the pool"
+    return [
+        f"the longest request of the model is not known, so no context-length is set and the request table is reckoned"
+        f" with {target}: state sglang_server_context_tokens, or max_context_tokens in the geometry"
+    ]
+
+
 def lines(inp, base, pool_gib):
     """Return what the reader of a plan has to know beside its rows, one sentence without a full stop each."""
-    found = list(base.used.notes) if base.used else []
+    found = _version(inp) + (list(base.used.notes) if base.used else [])
+    found += _shape(inp) + _context(inp)
     if base.cell is not None and base.cell.note:
         found += base.cell.note.split("; ")
     found += _lora(inp) + _uncounted(inp.arguments) + _hicache(inp, pool_gib)

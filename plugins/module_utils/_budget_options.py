@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import difflib
+import re
+
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_boards as boards
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_records as checked
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import (
@@ -14,8 +17,12 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs imp
     mib,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import canonical_arguments, version_key
+from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import GEOMETRY_LIMITS
 
 AUTO = "auto"
+POLICIES = ("promise", "fill")
+# What torch takes: name:value, parted by commas, lists in brackets (c10/core/AllocatorConfig.h).
+ALLOCATOR = re.compile(r"[a-z0-9_]+:[^,\s]+(,[a-z0-9_]+:[^,\s]+|,[^:,\s]+(:[^,\s]+)?)*")
 WAY_OUT = checked.WAY_OUT
 # By the end of an option's name. Bytes of weights are those of all ranks, of a cell those of one token.
 LARGEST = (
@@ -52,7 +59,7 @@ def argument_spec():
         "cell_bytes": {"type": "float"},
         "context_tokens": {"type": "raw", "no_log": False},
         "max_context_tokens": {"type": "int", "no_log": False},
-        "pool_policy": {"type": "str", "choices": ["promise", "fill"], "default": "promise"},
+        "pool_policy": {"type": "str", "choices": list(POLICIES), "default": "promise"},
         "mem_fraction_static": {"type": "raw"},
         "chunked_prefill_size": {"type": "raw"},
         "allocator_conf": {"type": "raw"},
@@ -138,6 +145,13 @@ def without_noise(fraction):
     return meant if abs(fraction - meant) < 1e-9 else fraction
 
 
+def _policy(params):
+    value = params.get("pool_policy") or POLICIES[0]
+    if value not in POLICIES:
+        checked.refuse("pool_policy", " or ".join(POLICIES), value)
+    return value
+
+
 def _chunk(params):
     """-1 switches chunking off; 0 means nothing to the engine."""
     value = params.get("chunked_prefill_size")
@@ -152,7 +166,8 @@ def _allocator(params):
     value = params.get("allocator_conf")
     if value is None or (isinstance(value, str) and value.strip() == AUTO):
         return None
-    if not isinstance(value, str):
+    text = "".join(value.split()) if isinstance(value, str) else None
+    if text is None or (text and not ALLOCATOR.fullmatch(text)):
         raise BadInput(
             f"Expected a text such as expandable_segments:True for allocator_conf, found {value!r}:"
             " give that, an empty text for none, or auto."
@@ -234,11 +249,45 @@ GEOMETRY_NUMBERS = (
 )
 
 
+# And the keys that are no numbers, or that only a cell is made from.
+GEOMETRY_KEYS = frozenset(GEOMETRY_NUMBERS + tuple(GEOMETRY_LIMITS)) | {
+    "architecture",
+    "attention",
+    "compress_ratios",
+    "draft_geometry",
+    "dtype",
+    "index_kpool",
+    "index_pattern",
+    "kv_cache_quant_algo",
+    "layer_pattern",
+    "model_type",
+    "multimodal",
+    "notes",
+    "quantized",
+    "sparse_pattern",
+    "state",
+    "vocab_size",
+    "window_tokens",
+}
+
+
+def _refuse_slips(given, name):
+    """Raise BadInput for a key that is none and looks like one: nothing would read it."""
+    for key in given:
+        close = [] if key in GEOMETRY_KEYS else difflib.get_close_matches(str(key), sorted(GEOMETRY_KEYS), 1, 0.8)
+        if close:
+            raise BadInput(
+                f"Expected keys of a model's shape in {name}, found {str(key)[:40]}: it looks like {close[0]}, so spell"
+                " it so, or take it out."
+            )
+
+
 def _geometry(params, name):
     """Return a geometry with its figures as numbers, also where a template turned them to text; None when not given."""
     given = params.get(name)
     if not given:
         return None
+    _refuse_slips(given, name)
     numbers = {key: whole(given, key, at_least=0) for key in GEOMETRY_NUMBERS if given.get(key) is not None}
     return dict(given, **numbers)
 
@@ -308,7 +357,7 @@ def plan_input(params):
         cell_bytes=_cell(params),
         context_tokens=whole(merged, "context_tokens"),
         max_context_tokens=context_limit,
-        pool_policy=params.get("pool_policy") or "promise",
+        pool_policy=_policy(params),
         fraction=_fraction(merged),
         chunk_tokens=_chunk(merged),
         allocator_conf=_allocator(params),

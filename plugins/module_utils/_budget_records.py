@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import BadInput
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_key
 
 WAY_OUT = "state such a value, or leave the option out"
 
@@ -116,9 +117,32 @@ def records(params, name, figures):
         for key in ("keys", "figures"):
             if record.get(key) is not None and not isinstance(record[key], dict):
                 refuse(f"{key} of {where}", "a dictionary", record[key])
+        _check_words(record, where)
         _check(record, figures, where)
         _check(record.get("figures") or {}, figures, where)
+        _check_load(record, where)
     return tuple({key: _plain(value) for key, value in record.items()} for record in found)
+
+
+ORIGINS = ("host", "play", "inventory")  # the start-up was of this host, of a host of this play, or somebody stated it
+
+
+def _check_words(record, where):
+    if record.get("origin") not in (None, *ORIGINS):
+        refuse(f"origin of {where}", "one of " + ", ".join(ORIGINS), record["origin"])
+    version = record.get("engine_version")
+    if version in (None, ""):
+        return
+    try:
+        version_key(version)
+    except ValueError:
+        refuse(f"engine_version of {where}", "a version such as 0.5.23", version)
+
+
+def _check_load(record, where):
+    before, after = (record.get(name) for name in ("free_before_load_gib", "free_after_load_gib"))
+    if None not in (before, after) and float(after) > float(before):
+        refuse(f"free_after_load_gib of {where}", f"at most its free_before_load_gib of {before}", after)
 
 
 def _check(record, figures, where):

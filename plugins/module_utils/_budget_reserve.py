@@ -24,6 +24,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_situation 
     READY,
     TABLE,
     activation_tokens,
+    attention_groups,
     data_parallel_mib,
     disabled,
     draft_reserve,
@@ -137,11 +138,24 @@ def _extras(situation):
         switched_on = on(situation, extra.argument) if extra.value is None else str(value) == extra.value
         if switched_on and version_at_least(situation.engine_version, extra.since):
             found.append(row(extra.argument, _extra_gib(situation, extra), TABLE, extra.source, READY))
-    mib = data_parallel_mib(situation)
-    if mib:
-        gib = mib / tables.MIB_PER_GIB
-        found.append(row("data-parallel attention", gib, TABLE, tables.DP_ATTENTION_SOURCE, READY, grows="batch"))
-    return [one for one in found if one.gib > 0]
+    return [one for one in found if one.gib > 0] + _gathered(situation)
+
+
+def _gathered(situation):
+    """Return the row of what data-parallel attention gathers from all groups in one decode step, in a list."""
+    groups = attention_groups(situation)
+    per_token = activation.gathered_bytes_per_token(situation.geometry, situation.ranks)
+    if groups == 1 or situation.device == "cpu":
+        return []
+    engine_gib = data_parallel_mib(situation) / tables.MIB_PER_GIB
+    gib, how = engine_gib, "shape not known, as the engine's own default reckons"
+    if per_token is not None:
+        vocabulary = situation.geometry.get("vocab_size") or tables.VOCABULARY_UNKNOWN
+        rows_gib = situation.decode_batch * groups * (per_token + vocabulary * activation.ELEMENT_BYTES) / GIB
+        gib = min(engine_gib, rows_gib * tables.ACTIVATION_WASTE)
+        how = f"{tables.DP_ATTENTION_SOURCE}; the engine's own default keeps {engine_gib:.1f}"
+    note = f"{groups} groups x batch {situation.decode_batch}: {how}"
+    return [row("data-parallel attention", gib, ASSUMED, note, READY, gib / 2, grows="batch", least_gib=0.0)]
 
 
 def _extra_gib(situation, extra):

@@ -139,13 +139,23 @@ def draft_reserve(situation):
 
 
 def data_parallel_mib(situation):
-    """Return the MiB that the engine reckons with for data-parallel attention, 0 without it."""
+    """Return the MiB that the engine's own default keeps for data-parallel attention, 0 without it."""
     if not on(situation, "enable-dp-attention"):
         return 0.0
-    arguments, batch = situation.arguments, situation.decode_batch
-    groups = argument_number(arguments, "attn-dp-size", argument_number(arguments, "dp-size", 1))
+    batch = situation.decode_batch
     large = tables.DP_ATTENTION_LARGE_MIB if batch > tables.DP_ATTENTION_LARGE_BATCH else 0.0
-    return batch * groups * (tables.DP_ATTENTION_MIB + large)
+    return batch * attention_groups(situation) * (tables.DP_ATTENTION_MIB + large)
+
+
+def attention_groups(situation):
+    """Return the groups of data-parallel attention, each of which takes its share of a chunk; 1 without it.
+
+    Source: chunked_prefill_size // dp_size, sglang 0.5.6 and 0.5.14 server_args.py, 0.5.23 parallel_hook.py.
+    """
+    arguments = situation.arguments
+    if not on(situation, "enable-dp-attention"):
+        return 1
+    return argument_number(arguments, "attn-dp-size", argument_number(arguments, "dp-size", 1))
 
 
 def activation_tokens(situation):

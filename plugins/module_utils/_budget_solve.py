@@ -331,6 +331,11 @@ def cap_of(inp, target_tokens):
     return target_tokens
 
 
+def batch_argument(inp):
+    """Return the name of the server argument for the largest batch of the decode graphs."""
+    return "cuda-graph-max-bs-decode" if version_at_least(inp.engine_version, "0.5.14") else "cuda-graph-max-bs"
+
+
 def decided(inp, candidate, fraction, cap, target_tokens):
     """Return (arguments, environment) that the server is to be started with: the user's, and what was decided."""
     arguments = dict(inp.arguments)
@@ -346,8 +351,7 @@ def decided(inp, candidate, fraction, cap, target_tokens):
     if inp.max_running_requests is not None:
         arguments["max-running-requests"] = inp.max_running_requests
     if candidate.batch_moved:
-        name = "cuda-graph-max-bs-decode" if version_at_least(inp.engine_version, "0.5.14") else "cuda-graph-max-bs"
-        arguments[name] = candidate.decode_batch
+        arguments[batch_argument(inp)] = candidate.decode_batch
     environment = conflicts.with_allocator(
         inp.environment, allocator.allocator_of(inp), inp.torch_version, inp.engine_version
     )

@@ -133,6 +133,10 @@ WEIGHTS_ERROR_LEAST_GIB = 0.02
 GPU_LOAD_EXTRA = Amount(0.1, 0.08, "seven public start-ups of plain 16-bit checkpoints: 0.06-0.20 GiB over the files")
 UNIFIED_LOAD_EXTRA = Amount(0.3, 0.25, "five starts on a DGX Spark: 0.14-0.40 GiB over 2.88 GiB of files")
 
+# The versions whose rules were read one by one. Outside them the nearest rules count; after them in the band of an
+# unknown version.
+OLDEST_READ, NEWEST_READ = "0.5.4", "0.5.23"
+
 # Start-to-start noise of free after load: the same configuration, started twice. C(error_gib) is the most.
 NOISE = (
     Amount(0.5, 0.5, "before 0.5.20 loader temporaries count as used: up to 500 MiB between two starts"),
@@ -180,8 +184,7 @@ PREFILL_GRAPH_MIB_PER_SIZE, PREFILL_GRAPH_MOST_MIB_PER_SIZE = 8.0, 22.0
 # The sizes of prefill graphs up to 4,096 tokens, as ranges; above, every 512 (cuda_graph_hook.py).
 PREFILL_GRAPH_STEPS = ((4, 33, 4), (48, 257, 16), (288, 513, 32), (576, 1025, 64), (1280, 4097, 256))
 PREFILL_GRAPH_SOURCE = (
-    "on by default from 0.5.10: 1.5 GiB (MLA), else 8 MiB a graph by sglang memory defaults, of which public starts"
-    " took up to 22"
+    "8 MiB a graph by sglang memory defaults, of which public starts took up to 22; on by default from 0.5.10"
 )
 # A backend that keeps no index and graphs that share their buffers take less than the table says.
 DECODE_GRAPH_LEAST_SHARE, PREFILL_GRAPH_LEAST_SHARE = 0.5, 0.5
@@ -238,11 +241,15 @@ EXTRAS = (
     ),
     Extra("moe-a2a-backend", "deepep", 2.0, "0.5.15", "sglang 0.5.15+ memory defaults"),
 )
-# Data-parallel attention: MiB for each request of the largest batch and each group, and more above 300 requests.
+# Data-parallel attention: MiB for each request of the largest batch and each group, and more above 300 requests. The
+# engine's own default fraction keeps so much (18 GiB for 8 groups of 512); recipes run with less outside (0.846 on
+# boards of 80 GB, batch 256, 8 groups a node: sgl-project/sglang issue 6017). So it is only the upper bound here.
 DP_ATTENTION_MIB = 3.0
 DP_ATTENTION_LARGE_MIB = 1.5
 DP_ATTENTION_LARGE_BATCH = 300
-DP_ATTENTION_SOURCE = "sglang 0.5.3-0.5.23 memory defaults"
+# What is gathered from all groups in one decode step: rows of the feed-forward layers, and logits in 16 bits.
+DP_ATTENTION_SOURCE = "gathered rows and logits of one decode step, times 2 for cached blocks"
+VOCABULARY_UNKNOWN = 163840
 
 # Activations of one prefill chunk. The shape gives what a layer holds at once; torch keeps about as much again in
 # cached blocks (a death of the 96 GiB class had 1.4 GiB "reserved but unallocated" beside about 1.5 GiB in use).
@@ -250,7 +257,9 @@ ACTIVATION_WASTE = 2.0
 ACTIVATION_SOURCE = "largest layer of the geometry, times 2 for the allocator's cached blocks"
 ACTIVATION_UNKNOWN_MIB_PER_TOKEN = 0.5
 ACTIVATION_UNKNOWN_SOURCE = "geometry not known: 0.5 MiB a token of the chunk (SGLang's own default reserves 1.5)"
-EXPERTS_PER_TOKEN_UNKNOWN = 8
+# A geometry that does not state its feed-forward layers: 8 experts a token, as wide as the hidden state, or a dense
+# layer of 8 hidden sizes. Public models have 4 to 10 experts a token of 0.25 to 1 hidden sizes, dense ones 3.5 to 8.
+EXPERTS_PER_TOKEN_UNKNOWN, EXPERT_WIDTH_UNKNOWN, DENSE_WIDTH_UNKNOWN = 8, 1, 8
 
 # MLA expands the latents of the prefix to keys and values, at most this many tokens at once.
 MLA_PREFIX_TOKENS = 131072

@@ -17,13 +17,14 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _model_split as split
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_inputs import (
     GIB,
+    BadInput,
     Figure,
     compute_capability,
     draft_by_path,
     is_multimodal,
+    is_newer,
     is_unified,
     model_ranks,
-    newest,
     page_tokens,
     teaches,
     whole_pages,
@@ -37,6 +38,9 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_tables import 
 FROM_POOL = "from the pool of an earlier start-up"
 DRAFT_BY_BYTES = "checkpoint bytes of the draft model"
 PRINTED_ERROR_GIB = 0.02  # figures of the log have two decimals, and a rank more or less
+# A start-up without keys is of this configuration while its figures are like those of now: weights that are not below
+# by this factor (packing moves them by less, other ranks by 2), bytes of the pool within this share and print rounding.
+LIKE_WEIGHTS, LIKE_POOL = 1.5, 0.01
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def excess_row(inp, engine_version):
     """Return what is taken between the load-end line and the sizing of the pool, for one version of the engine."""
     if inp.device == "cpu":
         return tables.CPU_AFTER_LOAD_EXCESS
-    if engine_version is None:
+    if engine_version is None or is_newer(engine_version):
         return tables.GPU_AFTER_LOAD_EXCESS_UNKNOWN
     return [row for row in tables.GPU_AFTER_LOAD_EXCESS if version_at_least(engine_version, row.since)][-1]
 
@@ -107,22 +111,58 @@ def used_after_load(inp, before, cell, keys):
     given = _given(inp, before)
     if given is not None:
         return _with_taken(inp, _sum((given,), draft_gib=_draft_outside_gib(inp, None)))
-    measured = newest(
-        inp.measurements,
-        lambda one: (
-            teaches(one, "weights", keys)
-            and not _draft_was_elsewhere(inp, one)
-            and _measured(inp, one, cell, keys) is not None
-        ),
-    )
     computed = _computed(inp)
-    if measured is not None:
-        figure = _measured(inp, measured, cell, keys)
-        peak = computed.peak_gib if computed else None
-        used = _sum((figure,), draft_gib=_draft_outside_gib(inp, computed), peak_gib=peak)
-        # What the pool left over has the reservation and the buffers in it already.
-        return used if figure.note == FROM_POOL else _with_taken(inp, used)
-    return computed
+    told, notes = [], []
+    for one in inp.measurements:
+        if teaches(one, "weights", keys) and not _draft_was_elsewhere(inp, one):
+            figure = _measured(inp, one, cell, keys)
+            other = None if figure is None else _of_other_ranks(one, figure, computed)
+            notes += [other] if other else []
+            told += [(one, figure)] if figure is not None and not other else []
+    if not told:
+        return computed and replace(computed, notes=computed.notes + tuple(notes))
+    measured, figure = told[-1]
+    notes += [_other_pool(measured, cell)] if figure.note == FROM_POOL and teaches(measured, "cell", keys) else []
+    peak = computed.peak_gib if computed else None
+    used = _sum(
+        (figure,),
+        draft_gib=_draft_outside_gib(inp, computed),
+        peak_gib=peak,
+        notes=tuple(dict.fromkeys(one for one in notes if one)),
+    )
+    # What the pool left over has the reservation and the buffers in it already.
+    return used if figure.note == FROM_POOL else _with_taken(inp, used)
+
+
+def _has_key(measured, quantity):
+    return (measured.get("keys") or {}).get(quantity) is not None
+
+
+def _of_other_ranks(measured, figure, computed):
+    """Return the sentence for a start-up without keys whose weights cannot be those of these files and ranks, or None.
+
+    A start-up with keys was of the same files and the same ranks. One that took more counts: buffers that no rule here
+    knows are in it.
+    """
+    if _has_key(measured, "weights") or computed is None or computed.total.gib < figure.gib * LIKE_WEIGHTS:
+        return None
+    here = computed.total.gib
+    return (
+        f"an earlier start-up without keys took {figure.gib:.2f} GiB for its weights, where the files make {here:.2f}"
+        " GiB a rank: it was of another configuration and does not count"
+    )
+
+
+def _other_pool(measured, cell):
+    """Return the sentence for a start-up without keys whose pool is not what the layout of now makes of it, or None."""
+    own = _own_pool_gib(measured)
+    if cell is None or own is None or _has_key(measured, "cell") or _like_pool(measured, cell, own):
+        return None
+    here = _kv.rest_for(cell, int(measured["pool_tokens"])) / GIB
+    return (
+        f"an earlier start-up without keys held {int(measured['pool_tokens']):,} tokens in {own:.2f} GiB, where this"
+        f" configuration takes {here:.2f}: its own bytes count"
+    )
 
 
 def _draft_was_elsewhere(inp, measured):
@@ -140,6 +180,11 @@ def _draft_was_elsewhere(inp, measured):
 
 def _given(inp, before):
     if inp.free_after_load_gib is not None and before is not None:
+        if inp.free_after_load_gib >= before.gib:
+            raise BadInput(
+                f"Expected free_after_load_gib below the {before.gib:.2f} GiB that are free before the load, found"
+                f" {inp.free_after_load_gib:g}: state what the line Load weight end prints, or leave the option out."
+            )
         note = "free before load less free_after_load_gib"
         return Figure(before.gib - inp.free_after_load_gib, 0.0, "given", note, "weights")
     if inp.weights_gib is not None:
@@ -162,17 +207,15 @@ def _draft_by_bytes_gib(inp):
 
 
 def _measured(inp, measured, cell, keys):
-    """What one start-up says about it. A pool below its cap tells it exactly, one at its cap only an upper bound.
-
-    With the present layout the pool's memory is what the layout says for so many tokens; otherwise the cell that the
-    start-up itself had.
-    """
+    """What one start-up says about it. A pool below its cap tells it exactly, one at its cap only an upper bound."""
     names = ("free_before_load_gib", "fraction", "pool_tokens")
     before, fraction, tokens = (measured.get(name) for name in names)
     static = _pool_gib(measured, cell, keys) if tokens else None
     bound = None
     if None not in (before, fraction, static):
         bound = before * fraction - static[0]
+        if bound <= 0:
+            return None  # the pool would not have fitted: its figures are not of one start-up
         if not _at_cap(inp, measured, cell):
             error = PRINTED_ERROR_GIB + static[1]
             return Figure(bound, error, "measured", FROM_POOL, "weights")
@@ -197,14 +240,37 @@ def _at_cap(inp, measured, cell):
 
 
 def _pool_gib(measured, cell, keys):
-    """Return (GiB that the pool of a start-up took of the static part, half band), or None."""
-    tokens = int(measured["pool_tokens"])
-    if cell is not None and teaches(measured, "cell", keys):
+    """Return (GiB that the pool of a start-up took of the static part, half band), or None.
+
+    With the present layout that is what the layout says for so many tokens; otherwise the bytes that the start-up
+    itself had. One without keys had the present layout when its bytes are the same.
+    """
+    tokens, own = int(measured["pool_tokens"]), _own_pool_gib(measured)
+    if cell is None or not teaches(measured, "cell", keys):
+        return None if own is None else (own, 0.0)
+    if own is None or _has_key(measured, "cell") or _like_pool(measured, cell, own):
         slot = cell.state.slot_bytes / GIB if cell.state else 0.0
         return _kv.rest_for(cell, tokens) / GIB, slot
+    return own, 0.0
+
+
+def _own_pool_gib(measured):
+    """Return the GiB of the pool by the figures of the start-up alone: its cell, else the printed bytes; or None."""
     if measured.get("cell_bytes"):
-        return tokens * measured["cell_bytes"] / GIB, 0.0
-    return None
+        return int(measured["pool_tokens"]) * measured["cell_bytes"] / GIB
+    return measured.get("kv_gib") or None
+
+
+def _like_pool(measured, cell, own_gib):
+    """Return whether C(own_gib) can be the pool of this layout: as it is charged, or as the engine prints it.
+
+    The engine prints what the rows take, the pool of a draft apart, and states of requests apart.
+    """
+    tokens = int(measured["pool_tokens"])
+    drafts = sum(part["bytes"] for part in cell.parts if part["name"] == "draft")
+    sizes = (cell.bytes, cell.stored_bytes, cell.bytes - drafts, cell.stored_bytes - drafts, cell.full_bytes)
+    found = [size * tokens + extra for size in sizes for extra in (0, _kv.fixed_bytes(cell))]
+    return any(abs(own_gib - one / GIB) <= PRINTED_ERROR_GIB + LIKE_POOL * own_gib for one in found)
 
 
 # ---------------------------------------------------------------------------
@@ -307,7 +373,7 @@ def noise_row(inp, used):
     if is_unified(inp):
         return tables.NOISE_UNIFIED
     row = tables.NOISE_VERSION_UNKNOWN
-    if inp.engine_version is not None:
+    if inp.engine_version is not None and not is_newer(inp.engine_version):
         row = [one for one in tables.NOISE if version_at_least(inp.engine_version, one.since)][-1]
     if used is None or used.total.source == "given":
         return row  # a figure that somebody states says nothing about how it was loaded

@@ -200,13 +200,38 @@ class Gpu:
         return asdict(self)
 
 
+_WARNING = re.compile(r"^\s*WARNING\b", re.IGNORECASE)  # "WARNING: infoROM is corrupted at gpu 0000:65:00.0"
+
+
+def warnings_in(text):
+    """Return the lines of an answer by which the tool warns beside its table, each as a sentence."""
+    found = [line.strip() for line in text.splitlines() if _WARNING.match(line)]
+    return ["nvidia-smi says {}: see nvidia-smi -q.".format(line.rstrip(".")[:200]) for line in dict.fromkeys(found)]
+
+
 def parse_query(text, fields=FIELDS):
     """Return one dictionary for each board in the CSV answer C(text) to a query of C(fields) (noheader, nounits).
 
-    Raises GpuError (one sentence) for an answer that is no such table.
+    Warnings of the tool between the lines are passed over, warnings_in() tells them. Raises GpuError (one sentence) for
+    an answer that is no such table.
     """
-    rows = [row for row in csv.reader(text.splitlines(), skipinitialspace=True) if any(cell.strip() for cell in row)]
-    return [_row(row, fields).as_dict() for row in rows]
+    lines = [line for line in text.splitlines() if not _WARNING.match(line)]
+    rows = [row for row in csv.reader(lines, skipinitialspace=True) if any(cell.strip() for cell in row)]
+    return _told_apart([_row(row, fields).as_dict() for row in rows])
+
+
+def _told_apart(gpus):
+    """Return C(gpus) where two that have one UUID are not healthy: which of them a process holds is not known."""
+    seen = [gpu["uuid"] for gpu in gpus if gpu["uuid"] is not None]
+    found = []
+    for gpu in gpus:
+        if gpu["problem"] is None and seen.count(gpu["uuid"]) > 1:
+            problem = "{} has the UUID of another GPU ({}): see nvidia-smi -L.".format(
+                _board(gpu["index"], gpu["name"]), gpu["uuid"]
+            )
+            gpu = dict(gpu, healthy=False, problem=problem)
+        found.append(gpu)
+    return found
 
 
 def _row(cells, fields):
@@ -225,6 +250,8 @@ def _row(cells, fields):
     unified = meanings == ("absent", "absent", "absent") and name is not None
     mig = values.get("mig.mode.current", "").strip("[]").lower() == "enabled"
     problem = _problem(index, name, meanings, values, mig)
+    if problem is None and None not in (total, free) and free > total:
+        problem = f"{_board(index, name)} says that more is free than it has ({free} of {total}): see nvidia-smi -q."
     if mig:
         total, used, free = None, None, None  # those of the whole board, not of an instance
     return Gpu(
@@ -241,13 +268,17 @@ def _row(cells, fields):
     )
 
 
+def _board(index, name):
+    return "GPU {}{}".format("?" if index is None else index, f" ({name})" if name else "")
+
+
 def _capability(text):
     return text if re.match(r"^\d+\.\d+$", text) else None
 
 
 def _problem(index, name, meanings, values, mig):
     """Return why the figures of a row cannot be planned with, or None."""
-    board = "GPU {}{}".format("?" if index is None else index, f" ({name})" if name else "")
+    board = _board(index, name)
     shown = ", ".join("{} {}".format(field, values[field] or "(empty)") for field in FIELDS[3:6])
     if name is None:
         return f"{board} has no name, the driver does not serve it properly: see the lines with NVRM in the kernel log."
@@ -258,9 +289,8 @@ def _problem(index, name, meanings, values, mig):
         )
     if mig:
         return (
-            f"{board} is split by MIG, its own memory says nothing about an instance: switch MIG off, or state"
-            " the memory of the"
-            " instance by its UUID in the inventory."
+            f"{board} is split by MIG, its own memory says nothing about an instance: switch MIG off, or state the"
+            " memory of the instance for a plan as memory_total_mib and memory_free_mib in sglang_server_gpus."
         )
     if index is None or "broken" in meanings:
         return f"{board} answers no number ({shown}): the board or its driver is not healthy, see nvidia-smi -q."

@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu import (
     nodes_with_cpus,
     nvidia_devices,
     parse_query,
+    warnings_in,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_processes import PROCESS_FIELDS, with_processes
 
@@ -83,9 +84,10 @@ def read_host(module):
             )
         result = cpu_result(meminfo, nodes)
         return dict(result, gpus=with_processes(result["gpus"], "")), warnings
-    gpus = with_processes(_ask(module, path), _process_text(module, path))
+    boards, warnings = _ask(module, path)
+    gpus = with_processes(boards, _process_text(module, path))
     result = gpu_result(gpus, _driver_version(module, path), read_text("/proc/meminfo"))
-    return result, list(result["problems"])
+    return result, warnings + list(result["problems"])
 
 
 def find_command(module, command):
@@ -114,7 +116,10 @@ def _run(module, path, fields, what="gpu"):
 
 
 def _ask(module, path):
-    """Return the boards. A driver that does not answer yet is asked again; an old one is asked for fewer fields."""
+    """Return (boards, warnings of the tool).
+
+    A driver that does not answer yet is asked again; an old one is asked for fewer fields.
+    """
     fields = FIELDS
     tries_left = module.params["tries"]
     while True:
@@ -123,7 +128,7 @@ def _ask(module, path):
             fields = SHORT_FIELDS
             continue
         if rc == 0 and (failure_of(out) is None or not _is_message(out)):
-            return parse_query(out, fields)
+            return parse_query(out, fields), warnings_in(out)
         known = failure_of(out + "\n" + err, kernel_module_version(read_text("/proc/driver/nvidia/version")))
         if known is None:
             raise GpuError(_unknown_failure(rc, out, err))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv_architectures as architectures
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv_compressed as compressed
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv_draft as draft
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv_linear as linear
@@ -25,7 +26,9 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import (
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_arguments import (
     page_tokens_of,
+    refuse_latent_stages,
     refuse_layout_arguments,
+    without_latents,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import (
     LayoutError,
@@ -45,6 +48,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_pool import (
     Notes,
     Pool,
     check_cell,
+    fixed_bytes,
     plain_cell,
     pool_of,
     rest_for,
@@ -64,6 +68,7 @@ __all__ = [
     "UnknownLayout",
     "cell_bytes",
     "default_max_running_requests",
+    "fixed_bytes",
     "is_on",
     "kv_dtype",
     "model_dtype",
@@ -96,6 +101,8 @@ def cell_bytes(geometry, arguments=None, engine_version=None, environment=None, 
     if engine_version is not None:
         version_key(engine_version)
     arguments, environment = canonical_arguments(arguments), dict(environment or {})
+    notes = Notes()
+    geometry = without_latents(geometry, arguments, engine_version, notes)
     layout = rows.LAYOUT_BY_ATTENTION.get(geometry.get("attention"))
     if layout is None and geometry.get("attention") != compressed.LAYOUT:
         known = ", ".join([*rows.LAYOUT_BY_ATTENTION, compressed.LAYOUT])
@@ -103,7 +110,7 @@ def cell_bytes(geometry, arguments=None, engine_version=None, environment=None, 
     refuse_layout_arguments(arguments)
     shared = ranks(arguments, engine_version)
     check_heads(geometry, shared.attention_tp)
-    notes = Notes()
+    refuse_latent_stages(geometry, shared.stages, engine_version)
     name, element_bytes = kv_dtype(geometry, arguments, engine_version, gpu_capability, notes)
     pages = whole_number(page_tokens, "page_tokens") if page_tokens is not None else page_tokens_of(geometry, arguments)
     plan = _Plan(geometry, arguments, engine_version, environment, gpu_capability, pages, shared, name, element_bytes)
@@ -158,6 +165,7 @@ class _Plan:
         )
 
     def _note(self, worst, notes):
+        notes.append(architectures.note_of(self.geometry))
         if self.version is None:
             notes.append("the engine version is unknown, the newest known rules are used")
         if self.shared.stages > 1:
@@ -207,9 +215,10 @@ class _Plan:
         if apart:
             return self._with_windows(request, facts, stored, windows, speculation, notes)
         charged, outside = self._draft_parts(request, rows.total(full_parts), full, speculation)
+        more, outside = self._uncharged_draft(rows.total(charged), outside, speculation)
         facts["parts"] = full_parts + charged
         facts["bytes"] = whole(rows.total(facts["parts"]))
-        facts["stored_bytes"] = whole(stored + rows.total(charged))
+        facts["stored_bytes"] = whole(stored + rows.total(charged) + more)
         facts["outside_bytes"] = outside
         return facts
 
@@ -233,6 +242,20 @@ class _Plan:
         else:
             size = self._eagle_bytes(request, target_bytes, layers, number)
         return [rows.part("draft", size, source)], whole(outside)
+
+    def _uncharged_draft(self, charged, outside, speculation):
+        """Return (bytes that the draft's pool takes beyond what is charged for it, bytes outside the fraction).
+
+        From 0.5.14 on the draft's pool lies inside, and the engine takes its rows for as wide as the target's. A draft
+        with wider ones (KV heads of its own beside a target with latents), or layers that this version does not charge,
+        takes the rest from the reserve.
+        """
+        if speculation is None or not version_at_least(self.version, draft.CHARGED_SINCE):
+            return 0, outside
+        own = draft.own_cell_bytes(self.geometry, self.shared.attention_tp, self.element_bytes)
+        if speculation.effect != "layers" or own is None:
+            return outside, 0
+        return max(own - charged, 0), 0
 
     def _eagle_bytes(self, request, target_bytes, layers, number):
         """The engine's own rounding, which changed twice."""
@@ -260,12 +283,13 @@ class _Plan:
             source = f"{windows} window layers, {ratio} window tokens a pool token"
             parts.append(rows.part("window rows", whole(ratio * size), source))
         extra, outside = self._window_draft(request, facts["full_bytes"], size, full, windows, ratio, speculation)
+        more, outside = self._uncharged_draft(rows.total(extra), outside, speculation)
         parts = parts + extra
         charged = rows.total(parts)
         facts.update(
             parts=parts,
             bytes=whole(charged),
-            stored_bytes=whole(stored + (ratio * size if fixed is None else 0) + rows.total(extra)),
+            stored_bytes=whole(stored + (ratio * size if fixed is None else 0) + rows.total(extra) + more),
             outside_bytes=outside,
             window_bytes=size,
             window_ratio=ratio if fixed is None else None,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import canonical_arguments
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import canonical_arguments, version_at_least
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import (
     LayoutError,
     UnknownLayout,
     argument_number,
+    field_of,
+    is_on,
     optional_field,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_tables import (
@@ -33,6 +35,33 @@ def page_tokens_of(geometry, arguments):
         if chosen and page not in row.allowed:
             page = row.tokens
     return page
+
+
+# sglang 0.4.4 srt/configs/model_config.py: the width of a head where latents are switched off, padded.
+DISABLE_MLA_BEFORE, HEAD_DIM_WITHOUT_LATENTS = "0.4.6", 256
+# sglang 0.4.6-0.4.10 srt/model_executor/model_runner.py: assert pp_size == 1 with latents.
+MLA_STAGES_SINCE = "0.5.0"
+
+
+def without_latents(geometry, arguments, engine_version, notes):
+    """Return the geometry as C(disable-mla) of versions before 0.4.6 makes it: keys and values of every head."""
+    stated = is_on(arguments.get("disable-mla") or False)
+    if geometry.get("attention") != "mla" or not stated or version_at_least(engine_version, DISABLE_MLA_BEFORE):
+        return geometry
+    heads = field_of(geometry, "attention_heads")
+    width = 128 if geometry.get("architecture") == "MiniCPM3ForCausalLM" else HEAD_DIM_WITHOUT_LATENTS
+    notes.append("disable-mla keeps keys and values of every head instead of latents")
+    return dict(geometry, attention="mha", kv_heads=heads, head_dim=width, v_head_dim=width)
+
+
+def refuse_latent_stages(geometry, stages, engine_version):
+    """Raise LayoutError where the engine itself ends the start of a model with latents in pipeline stages."""
+    if geometry.get("attention") == "mla" and stages > 1 and not version_at_least(engine_version, MLA_STAGES_SINCE):
+        raise LayoutError(
+            f"Expected pp-size 1 for a model with latent attention (MLA) on SGLang {engine_version}, found {stages}:"
+            f" versions before {MLA_STAGES_SINCE} end such a start, so take pp-size out of the server arguments, or"
+            " install a newer engine."
+        )
 
 
 def refuse_layout_arguments(arguments):

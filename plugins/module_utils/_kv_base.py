@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import canonical_arguments, version_at_least
 
-WAY_OUT = "state the cell as cell_bytes (the pool line of a start-up gives it)"
+WAY_OUT = "state the cell as sglang_server_cell_bytes (the pool line of a start-up gives it)"
 
 
 class UnknownLayout(ValueError):

@@ -87,7 +87,8 @@ def plain_cell(size_bytes, page_tokens=1):
     )
 
 
-def _fixed_bytes(cell):
+def fixed_bytes(cell):
+    """Return what is charged before the first token, whatever the pool."""
     return cell.fixed_bytes + math.ceil((cell.window_fixed_tokens or 0) * cell.window_bytes)
 
 
@@ -104,7 +105,7 @@ def _tokens(cell, left_bytes, cap_tokens):
             first = min(first, cap_tokens)
         first = _pages(first, page)
         return _pages(first * cell.two_step.numerator / cell.two_step.denominator, page)
-    tokens = (left_bytes - _fixed_bytes(cell)) // cell.bytes + cell.enlarged_tokens
+    tokens = (left_bytes - fixed_bytes(cell)) // cell.bytes + cell.enlarged_tokens
     if cap_tokens is not None:
         tokens = min(tokens, cap_tokens)
     return _pages(tokens, page)
@@ -193,7 +194,7 @@ def rest_for(cell, tokens):
             first += 1
         left = max(-(-first // page) * page - cell.enlarged_tokens, 0) * cell.two_step.cell
     else:
-        left = math.ceil(max(wanted - cell.enlarged_tokens, 0) * cell.bytes) + _fixed_bytes(cell)
+        left = math.ceil(max(wanted - cell.enlarged_tokens, 0) * cell.bytes) + fixed_bytes(cell)
     if cell.state is None:
         return left
     return linear.rest_for_left(cell.state, left)
@@ -202,7 +203,9 @@ def rest_for(cell, tokens):
 def check_cell(cell):
     """Raise LayoutError for a cell of no bytes: a stage without attention, or a model without any."""
     if not cell.bytes or cell.bytes <= 0 or not math.isfinite(cell.bytes):
-        raise LayoutError("Expected layers with attention in the geometry, found none: state the cell as cell_bytes.")
+        raise LayoutError(
+            "Expected layers with attention in the geometry, found none: state the cell as sglang_server_cell_bytes."
+        )
     return cell
 
 

@@ -11,10 +11,15 @@ from __future__ import annotations
 
 BY_REPO = "sglang_model_repo and sglang_model_revision"
 GEOMETRY, WEIGHT_BYTES = "sglang_server_geometry", "sglang_server_weight_bytes"
+# How model_info begins its sentence where there is no folder: the model may still be brought there.
+NO_FOLDER = "Expected a model folder at "
+DAMAGED = " is damaged: "  # a file that is there, and wrong
 
 
 def chosen_model(folder, hub, settings):
-    """Return what a plan takes: the result of model_info for the best place, with C(unchecked), a list of sentences.
+    """Return what a plan takes: the result of model_info for the best place, with C(unchecked) and C(refused).
+
+    Both are lists of sentences: what could not be looked at, and what was and can never be started.
 
     :arg folder: registered result of model_info for the folder on the host; it may have failed.
     :arg hub: the same for the hub; empty or skipped when it was not asked.
@@ -28,8 +33,20 @@ def chosen_model(folder, hub, settings):
     known = dict(read, **taken)
     missing = [] if known.get("geometry") or settings.get("cell_bytes") else [GEOMETRY]
     missing += [] if known.get("weight_bytes") else [WEIGHT_BYTES]
-    sentence = _sentence(folder, hub, read, taken, missing)
-    return dict(known, unchecked=[sentence] if sentence else [])
+    refused = _refused(folder, hub, settings)
+    sentence = None if refused else _sentence(folder, hub, read, taken, missing)
+    return dict(known, unchecked=[sentence] if sentence else [], refused=[refused] if refused else [])
+
+
+def _refused(folder, hub, settings):
+    """Return why the folder on the host can never be started, None where it can or may still be brought there."""
+    if _complete(hub):
+        return None  # the role sglang_model brings it
+    if folder.get("msg"):
+        return None if folder["msg"].startswith(NO_FOLDER) else folder["msg"]
+    if folder.get("geometry_problem") and not (settings.get("geometry") or settings.get("cell_bytes")):
+        return folder["geometry_problem"]
+    return next((one for one in folder.get("problems") or [] if DAMAGED in one), None)
 
 
 def _first(problems):

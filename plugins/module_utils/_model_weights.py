@@ -12,8 +12,9 @@ from __future__ import annotations
 import gc
 import os
 import re
+from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_headers import (
     MAX_JSON_BYTES,
@@ -53,10 +54,14 @@ INDEX_NAME = "model.safetensors.index.json"
 
 @dataclass(frozen=True)
 class Selection:
-    """The safetensors files that the engine would load. C(tensors_of): file -> tensor names that the index promises."""
+    """The safetensors files that the engine would load.
+
+    C(placed): tensor -> file as the index promises, C(promised): file -> how many tensors; empty without an index.
+    """
 
     files: tuple
-    tensors_of: dict
+    placed: dict
+    promised: dict
     from_index: bool
 
 
@@ -105,7 +110,7 @@ def select_files(names, index=None):
     unique = [name for name in plain if not _DUPLICATE_PATTERN.match(name)] or plain
     if not unique:
         raise WeightsError(_no_weights(names))
-    return Selection(tuple(_with_missing_shards(unique)), {}, False)
+    return Selection(tuple(_with_missing_shards(unique)), {}, {}, False)
 
 
 def _no_weights(names):
@@ -119,18 +124,21 @@ def _select_by_index(index):
     weight_map = index.get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise WeightsError(f"Expected a weight_map in {INDEX_NAME}, found none: fetch the file again.")
-    tensors_of = {}
-    for tensor, name in weight_map.items():
-        try:
-            tensors_of[name].append(tensor)
-        except (KeyError, TypeError):  # the first of a file, or no name at all
-            if not isinstance(name, str) or name != os.path.basename(name) or name in ("", ".", ".."):
-                raise WeightsError(
-                    f"{INDEX_NAME} places the tensor {tensor[:80]!r} in {str(name)[:80]!r}, which is no file of the"
-                    " model folder: fetch the index again."
-                ) from None
-            tensors_of[name] = [tensor]
-    return Selection(tuple(sorted(tensors_of)), tensors_of, True)
+    try:
+        promised = Counter(weight_map.values())  # at once: a model has up to some hundred thousand tensors
+    except TypeError:  # a list or an object instead of a name
+        promised = {}
+    if not promised or not all(map(_is_file, promised)):
+        tensor, name = next((tensor, name) for tensor, name in weight_map.items() if not _is_file(name))
+        raise WeightsError(
+            f"{INDEX_NAME} places the tensor {tensor[:80]!r} in {str(name)[:80]!r}, which is no file of the model"
+            " folder: fetch the index again."
+        )
+    return Selection(tuple(sorted(promised)), weight_map, promised, True)
+
+
+def _is_file(name):
+    return isinstance(name, str) and name == os.path.basename(name) and name not in ("", ".", "..")
 
 
 def _with_missing_shards(names):
@@ -182,7 +190,7 @@ def add_up(selection, headers, layers=None, tied=False, index=None):
         problem = header if isinstance(header, str) else _lacking(selection, name, header)
         if problem:
             weights.missing_files.append(name)
-            where = " named in " + INDEX_NAME if selection.from_index and name in selection.tensors_of else ""
+            where = " named in " + INDEX_NAME if selection.from_index and name in selection.promised else ""
             weights.problems.append("{}{} {}.".format(name, where, problem.rstrip(".")))
             continue
         _add_file(weights, table, header, tied, seen, name)
@@ -194,9 +202,10 @@ def add_up(selection, headers, layers=None, tied=False, index=None):
 
 
 def _lacking(selection, name, header):
-    lacking = [tensor for tensor in selection.tensors_of.get(name, ()) if tensor not in header.tensors]
-    if not lacking:
+    here = list(map(selection.placed.get, header.tensors)).count(name)
+    if here == selection.promised.get(name, 0):
         return None
+    lacking = [tensor for tensor, file in selection.placed.items() if file == name and tensor not in header.tensors]
     return f"lacks {len(lacking)} tensors that the index places there, the first is {sorted(lacking)[0][:80]!r}"
 
 
@@ -316,5 +325,5 @@ def weights_in(source, layers=None, tied=False, architecture=None):
     selection = select_files(names, index)
     forgotten = FORGOTTEN_DRAFT in names and FORGOTTEN_DRAFT not in selection.files
     if forgotten and architecture in FORGETFUL_ARCHITECTURES:
-        selection = Selection((*selection.files, FORGOTTEN_DRAFT), selection.tensors_of, selection.from_index)
+        selection = replace(selection, files=(*selection.files, FORGOTTEN_DRAFT))
     return add_up(selection, source.headers(selection.files), layers, tied, index)

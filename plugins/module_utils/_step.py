@@ -11,6 +11,7 @@ Everything here is pure. Nothing fails for a verdict; the role's last task does.
 from __future__ import annotations
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _classes
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_explain import missing_text
 from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import config_hash
 from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import LEFT_RUNNING_KINDS
 
@@ -112,18 +113,20 @@ def _step_of_plan(plan, settings, change, why=""):
     if plan.get("refusal"):
         return step("refuse", plan["refusal"])
     missing = plan.get("missing") or ["more than it was given"]
-    if plan.get("feasible") is None and settings.get("look_only"):
+    if plan.get("feasible") is None and settings.get("look_only") and "cell_bytes" not in missing:
         return step(
             "try",
-            why + "No proof for what is declared; the plan still needs %s." % ", ".join(missing),
+            why + "No proof for what is declared; the plan still needs %s." % missing_text(missing),
             values_of_plan(plan, engine_version),
             change,
         )
     if plan.get("feasible") is None and not settings.get("allow_unproven_plan"):
+        if "cell_bytes" in missing:  # the layout was looked at, nothing that comes later makes it known
+            return step("refuse", plan.get("explanation") or plan.get("reason"), values_of_plan(plan, engine_version))
         return step(
             "refuse",
             "The plan needs %s, which is not known; give it as a variable, "
-            "or set sglang_server_allow_unproven_plan: true." % ", ".join(missing),
+            "or set sglang_server_allow_unproven_plan: true." % missing_text(missing),
             values_of_plan(plan, engine_version),
         )
     reason = plan.get("reason") or "No proof for what is declared."

@@ -526,7 +526,8 @@ rows:
 levers:
   description:
     - What could be moved and what it buys on its own, smallest change first.
-    - Each has C(lever), C(from), C(to), C(gib), C(tokens), C(automatic) (the plan moves it by itself) and C(note).
+    - Each has C(lever), C(from), C(to), C(gib), C(tokens), C(automatic) (the plan moves it by itself), C(note) and
+      C(paste), the line of an inventory that moves it.
   returned: success
   type: list
   elements: dict
@@ -563,7 +564,7 @@ boards:
   type: list
   elements: dict
 table:
-  description: The plan as aligned lines.
+  description: The plan as aligned lines, with short sources. The whole of each source is in RV(rows).
   returned: success
   type: list
   elements: str

@@ -48,7 +48,29 @@ def test_the_documentation_is_of_this_filter(name):
         (
             "chosen_model",
             ({"complete": True, "geometry": {"layers": 1}, "weight_bytes": 5}, {"skipped": True}, {"weight_bytes": 6}),
-            {"complete": True, "geometry": {"layers": 1}, "weight_bytes": 5, "unchecked": []},
+            {"complete": True, "geometry": {"layers": 1}, "weight_bytes": 5, "unchecked": [], "refused": []},
+        ),
+        (
+            "declared_gpus",
+            ([{"name": "cpu-like", "memory_total_mib": 2048, "memory_free_mib": 1024}],),
+            {
+                "gpus": [
+                    {
+                        "index": 0,
+                        "uuid": None,
+                        "name": "cpu-like",
+                        "memory_total_mib": 2048,
+                        "memory_free_mib": 1024,
+                        "memory_used_mib": 1024,
+                        "compute_capability": None,
+                        "unified_memory": False,
+                        "healthy": True,
+                        "problem": None,
+                    }
+                ],
+                "device": "cuda",
+                "problems": [],
+            },
         ),
         (
             "load_expectation",

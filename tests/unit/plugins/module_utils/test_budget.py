@@ -214,7 +214,7 @@ def test_the_declared_fraction_of_the_incident_is_refused_with_values_that_work(
     answer = plan(reference(fraction=0.94, **changes))
     assert answer.feasible is False
     assert answer.fraction == 0.94
-    assert "The declared fraction 0.940 leaves 5.698 GiB" in answer.refusal
+    assert "The declared fraction 0.940 leaves 5.70 GiB" in answer.refusal
     assert answer.reserve_needed_gib > 5.698 + answer.band_gib
     values = pasted(answer.refusal)
     offered = values["mem_fraction_static"]
@@ -237,7 +237,21 @@ def test_a_declared_fraction_whose_reserve_misses_within_the_band_is_tried():
     assert answer.feasible is False
     assert answer.refusal is None
     assert plan(reference(fraction=0.936)).refusal is None  # 6.078: 0.083 less
-    assert "leaves 5.983 GiB" in plan(reference(fraction=0.937)).refusal
+    assert "leaves 5.98 GiB" in plan(reference(fraction=0.937)).refusal
+
+
+@pytest.mark.parametrize("fraction", [0.94, 0.97, 0.99])
+def test_the_refusal_of_a_declared_fraction_says_what_the_cap_hides(fraction):
+    """Under its cap the pool leaves 94.97 - 75.00 - 13.09 = 6.88 GiB; one that grows to the fraction leaves less."""
+    answer = plan(reference(fraction=fraction))
+    assert f"leaves {94.97 * (1 - fraction):.2f} GiB outside weights and a pool that grows to it" in answer.refusal
+    assert "only the cap of 200,000 tokens keeps 6.88 GiB free" in answer.refusal
+    # The same figure as in the table, also where less is left than is beyond doubt.
+    assert "6.16 GiB are needed" in answer.refusal
+    assert any(line.startswith("reserve needed") and line.endswith("6.16 GiB") for line in answer.table)
+    filled = plan(reference(fraction=fraction, pool_policy="fill", max_running_requests=48))
+    assert "GiB outside weights and pool, and" in filled.refusal
+    assert "cap" not in filled.refusal
 
 
 def test_without_a_target_a_declared_fraction_is_what_is_wanted_and_the_levers_follow():
@@ -321,7 +335,7 @@ def test_a_declared_fraction_under_a_death_is_refused_with_values_that_work():
     assert plan(reference(fraction=0.935)).refusal is None
     answer = plan(reference(fraction=0.935, deaths=(death,)))
     assert answer.feasible is False
-    assert "an earlier death for want of memory showed that 6.200 GiB are needed" in answer.refusal
+    assert "an earlier death for want of memory showed that 6.20 GiB are needed" in answer.refusal
     values = pasted(answer.refusal)
     again = plan(
         reference(
@@ -388,9 +402,12 @@ def test_levers_come_smallest_first_and_say_what_they_buy():
             assert one["tokens"] == pytest.approx(one["gib"] * GIB / 70272, rel=0.01)
     advised = {one["lever"]: one for one in answer.levers if not one["automatic"]}
     told = answer.refusal.split("levers, smallest change first: ")[1]
-    assert [one.split(" ")[0] for one in told.split("; ")[:2]] == ["arguments:", "arguments:"]
+    assert [one.split(" ")[0] for one in told.split("; ")[:2]] == ["sglang_server_arguments:"] * 2
     assert told.index("enough by itself") > told.index("kv-cache-dtype")  # 204,933 tokens of the 174,000 that are short
-    assert told.index("max-running-requests 2048 -> 256: +") < told.index("context_tokens 262144 -> 131072: +")
+    fewer = told.index("sglang_server_arguments: {max-running-requests: 256} (now 2048): +")
+    assert fewer < told.index("sglang_server_context_tokens: 131072 (now 262144): +")
+    assert "sglang_server_arguments: {disable-prefill-cuda-graph: true}: +1.50 GiB" in told
+    assert answer.levers[2]["paste"] == "sglang_server_arguments: {cuda-graph-max-bs-decode: 256}"
     halved = plan(reference(target_tokens=400000, arguments={"tp-size": 8, "kv-cache-dtype": "fp8_e4m3"}))
     buys = halved.tokens_that_fit - answer.tokens_that_fit
     assert advised["arguments: kv-cache-dtype"]["tokens"] == buys == pytest.approx(204933, rel=0.01)

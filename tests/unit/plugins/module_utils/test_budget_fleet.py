@@ -48,8 +48,8 @@ def test_a_host_is_one_line_with_a_bar():
     lines = fleet.lines([row()])
     assert lines[0].split()[:3] == ["host", "GPUs", "model"]
     assert "gpu-1" in lines[1]
-    assert "8 x RTX PRO 6000" in lines[1]
-    assert "200,000 (200,000-200,000)" in lines[1]  # capped: both ends of the band hold it
+    assert "8 of 8 RTX PRO 6000" in lines[1]
+    assert "  200,000  200,000  " in lines[1]  # the cap, and a pool of which both ends of the band hold it
     assert lines[2].strip().startswith("|WWW")
 
 
@@ -66,9 +66,10 @@ def test_the_bar_is_as_long_as_it_says_and_shares_add_up():
 
 def test_a_host_that_cannot_keep_its_promise_says_why_and_what_would_help():
     lines = fleet.lines([row(), row("gpu-2", target_tokens=400000)])
-    text = "\n".join(lines)
+    text = " ".join(" ".join(lines).split())
     assert "refused: 400,000 tokens do not fit" in text
-    assert "lever: arguments: kv-cache-dtype bf16 -> fp8_e4m3" in text
+    assert "sglang_server_arguments: {kv-cache-dtype: fp8_e4m3} (now bf16)" in text
+    assert "lever: sglang_server_chunked_prefill_size: 4096 (now 8192)" in text
     assert fleet.memory_bar(row(target_tokens=400000)["plan"]) == ""
 
 
@@ -84,7 +85,7 @@ def test_columns_are_aligned_and_hosts_with_several_servers_are_told_apart():
     ("changes", "expected"),
     [
         ({"action": "keep"}, (0, "no restart")),
-        ({"serving": False}, (0, "nothing serves now")),
+        ({"serving": False}, (450, "a guess")),
         ({}, (450, "a guess")),
     ],
 )
@@ -93,14 +94,75 @@ def test_the_outage_of_a_step(changes, expected):
     assert fleet.outage_seconds(row(**changes)) == expected
 
 
+def test_where_nothing_serves_a_start_still_takes_its_time():
+    assert fleet.lines([row(serving=False)])[1].endswith("none, start 450 s")
+    assert fleet.lines([row(serving=False, action="keep")])[1].endswith("no restart")
+
+
+LONG = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (LONG, "RTX PRO 6000"),
+        ("NVIDIA GeForce RTX 3090", "RTX 3090"),
+        ("NVIDIA H100 80GB HBM3", "H100 80GB HBM3"),
+        ("NVIDIA", "NVIDIA"),
+        ("A board with a very long name of its own", "A board with a very…"),
+    ],
+)
+def test_the_name_of_a_board_is_short(name, shown):
+    assert fleet.short_name(name) == shown
+
+
+def test_a_table_is_as_wide_as_a_terminal():
+    eight = [{"name": LONG, "index": index} for index in range(8)]
+    refused = dict(row("gpu-2", target_tokens=400000), gpus=eight, unchecked=["An engine at /opt/engine. " * 20])
+    lines = fleet.lines([dict(row(), gpus=eight), refused])
+    assert max(map(len, lines)) <= 120
+    assert all(line.startswith("  ") for line in lines[3:] if not line.startswith("gpu-"))
+
+
+def test_the_boards_of_a_server_are_counted_and_not_those_of_the_host():
+    one = row(arguments={"tp-size": 1}, weights_gib=15.0, target_tokens=1000)
+    assert "1 of 8 RTX PRO 6000" in fleet.lines([one])[1]
+
+
+def test_a_lever_is_named_once():
+    refused = row(target_tokens=400000)
+    text = " ".join(" ".join(fleet.lines([refused])).split())
+    for lever in refused["plan"]["levers"]:
+        assert text.count(fleet.explain.lever_text(lever)) <= 1
+
+
+def test_boards_that_no_plan_takes_are_a_lever():
+    boards = [dict(one, index=index) for index, one in enumerate(BOARDS)]
+    first = dict(row(arguments={"tp-size": 1}), gpus=boards, instance="a")
+    first["plan"] = dict(first["plan"], boards=[{"index": 0, "uuid": None, "more_gib": 90.0}])
+    second = dict(row(arguments={"tp-size": 1}, target_tokens=10**7), gpus=boards, instance="b")
+    text = " ".join(" ".join(fleet.lines([first, second])).split())
+    assert 'lever: environment: {CUDA_VISIBLE_DEVICES: "1"} in its entry of sglang_server_instances: 7 of 8' in text
+    assert "CUDA_VISIBLE_DEVICES" not in " ".join(fleet.lines([second]))
+    assert "CUDA_VISIBLE_DEVICES" not in " ".join(fleet.lines([first, dict(second, host="gpu-9")]))
+    nobody = dict(first, plan=dict(first["plan"], boards=[]))
+    assert "CUDA_VISIBLE_DEVICES" not in " ".join(fleet.lines([nobody, second]))
+
+
+def test_a_step_that_refuses_says_why_although_the_plan_does_not():
+    refused = row(geometry=None)
+    refused["plan"]["step"] = {"action": "refuse", "reason": "Expected safetensors files, found pickled weights only."}
+    text = "\n".join(fleet.lines([refused]))
+    assert "  refused: Expected safetensors files, found pickled weights only." in text
+    assert "not known yet" not in text
+
+
 WAITS = {"seconds": 2520.0, "auto": True, "why": "594.0 GiB of weights on an NVMe disk, the last start took 450 s"}
 
 
 def test_how_long_a_start_would_be_waited_for():
     lines = fleet.lines([dict(row(), deadline=WAITS)])
-    assert lines[3] == (
-        "  waits up to 42 min for a start: 594.0 GiB of weights on an NVMe disk, the last start took 450 s"
-    )
+    assert "  waits up to 42 min for a start: 594.0 GiB of weights on an NVMe disk, the last start took 450 s" in lines
     stated = {"seconds": 90.0, "auto": False, "why": "as stated"}
     assert fleet.deadline_text(dict(row(), deadline=stated)) == "waits up to 90 s for a start: as stated"
 
@@ -119,7 +181,7 @@ def test_a_start_that_was_seen_tells_the_outage():
 def test_what_is_not_known_yet_is_one_line():
     unknown = dict(row(geometry=None, free_before_load_gib=None), unchecked=["The engine is not installed yet."])
     text = "\n".join(fleet.lines([unknown]))
-    assert "not known yet: gpus, geometry" in text
+    assert "not known yet: the GPUs of the host (sglang_server_gpus), sglang_server_geometry" in text
     assert "not checked yet: The engine is not installed yet." in text
     assert "None" not in text
 
@@ -158,6 +220,6 @@ def test_rows_come_from_what_planning_left_on_each_host():
     hosts = [line.split()[0] for line in lines if not line.startswith("  ")]
     assert hosts == ["host", "gpu-1", "gpu-2", "gpu-2/small", "gpu-3:", "gpu-4:"]
     assert "Kimi-K2" in lines[1]
-    assert "300 s (as the last start)" in lines[1]
+    assert "300 s, as the last start" in lines[1]
     assert [line.strip()[:19] for line in lines if "waits" in line] == ["waits up to 42 min "]
     assert fleet.of_hosts([], {}) == []

@@ -89,7 +89,7 @@ def test_adapters_that_cannot_be_counted_are_a_line_of_the_plan(arguments, geome
     answer = planned(arguments, geometry=geometry)
     (line,) = [one for one in answer["notes"] if one.startswith("enable-lora")]
     assert "cannot be counted before a first start" in line
-    assert any(line in one for one in answer["table"])
+    assert line in " ".join(" ".join(answer["table"]).split())
     assert gib_of(answer, "adapter buffers") is None
 
 

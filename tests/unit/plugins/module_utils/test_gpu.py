@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _gpu
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _gpu, _gpu_declared
 
 CASES = {
     row["name"]: row
@@ -235,3 +235,76 @@ def test_every_row_gives_typed_values_or_a_problem(cells):
     if gpu["healthy"] and not gpu["unified_memory"]:
         assert None not in (gpu["index"], gpu["name"], gpu["memory_total_mib"], gpu["memory_free_mib"])
     assert gpu["healthy"] == (gpu["problem"] is None)
+
+
+# --- what a tool says beside its table, and tables that cannot be right -----------
+
+ONE = "0, GPU-0, A, 81559, 4, 81050, 9.0, Disabled\n"
+INFOROM = "WARNING: infoROM is corrupted at gpu 0000:65:00.0\n"
+
+
+def test_a_warning_of_the_tool_is_passed_over_and_said():
+    text = INFOROM + ONE + INFOROM
+    (gpu,) = _gpu.parse_query(text)
+    assert (gpu["memory_free_mib"], gpu["healthy"]) == (81050, True)
+    said = "nvidia-smi says WARNING: infoROM is corrupted at gpu 0000:65:00.0: see nvidia-smi -q."
+    assert _gpu.warnings_in(text) == [said]
+    assert _gpu.warnings_in(ONE) == []
+
+
+def test_two_boards_of_one_uuid_cannot_be_told_apart():
+    first, second = _gpu.parse_query(ONE + ONE.replace("0,", "1,", 1))
+    assert (first["healthy"], second["healthy"]) == (False, False)
+    assert second["problem"] == "GPU 1 (A) has the UUID of another GPU (GPU-0): see nvidia-smi -L."
+    nameless = _gpu.parse_query(ONE.replace("GPU-0", "[N/A]") + ONE.replace("GPU-0", "[N/A]").replace("0,", "1,", 1))
+    assert all(gpu["healthy"] for gpu in nameless)
+
+
+def test_no_board_has_more_free_than_it_has():
+    (gpu,) = _gpu.parse_query(ONE.replace("81050", "99999"))
+    assert not gpu["healthy"]
+    assert "says that more is free than it has (99999 of 81559)" in gpu["problem"]
+
+
+def test_mig_names_a_variable_that_there_is():
+    (gpu,) = _gpu.parse_query(ONE.replace("Disabled", "Enabled"))
+    assert "memory_total_mib and memory_free_mib in sglang_server_gpus" in gpu["problem"]
+
+
+# --- as an inventory declares them -------------------------------------------------
+
+
+def test_boards_of_an_inventory_are_counted_out():
+    entries = [{"count": "2", "name": "H200", "memory_total_mib": 143771}, {"name": "L4", "memory_total_mib": 23034}]
+    gpus = _gpu_declared.declared_gpus(entries)["gpus"]
+    assert [(gpu["index"], gpu["name"], gpu["memory_free_mib"]) for gpu in gpus] == [
+        (0, "H200", 143071),
+        (1, "H200", 143071),
+        (2, "L4", 22334),
+    ]
+    assert set(gpus[0]) == set(_gpu.parse_query(ONE)[0])
+    (told,) = _gpu_declared.declared_gpus([dict(entries[1], memory_free_mib=20000, compute_capability=8.9)])["gpus"]
+    assert (told["memory_free_mib"], told["memory_used_mib"], told["compute_capability"]) == (20000, 3034, "8.9")
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ("8 x H200", "a list such as"),
+        ([], "a list such as"),
+        (["H200"], "entries with a name"),
+        ([{"memory_total_mib": 1}], "entries with a name"),
+        ([{"name": "A"}], "memory_total_mib of A"),
+        ([{"name": "A", "memory_total_mib": -1}], "found -1"),
+        ([{"name": "A", "memory_total_mib": True}], "found True"),
+        ([{"name": "A", "memory_total_mib": float("nan")}], "found nan"),
+        ([{"name": "A", "memory_total_mib": 80000, "memory_free_mib": 80001}], "from 1 to 80000 for memory_free_mib"),
+        ([{"name": "A", "memory_total_mib": 80000, "count": 0}], "from 1 to 64 for count"),
+        ([{"name": "A", "memory_total_mib": 80000, "memory_mib": 5}], "found memory_mib"),
+    ],
+)
+def test_boards_that_cannot_be_are_one_sentence(entries, said):
+    with pytest.raises(ValueError, match="in sglang_server_gpus") as caught:
+        _gpu_declared.declared_gpus(entries)
+    assert said in str(caught.value)
+    assert str(caught.value).count(". ") == 0

@@ -232,7 +232,7 @@ def test_the_kv_type(changes, arguments, version, name, element_bytes):
     ],
 )
 def test_layouts_that_are_not_known_are_named_with_the_way_out(geometry, arguments, version, what):
-    with pytest.raises(_kv.UnknownLayout, match="state the cell as cell_bytes") as caught:
+    with pytest.raises(_kv.UnknownLayout, match="state the cell as sglang_server_cell_bytes") as caught:
         cell(geometry, arguments, version)
     assert what in str(caught.value)
 

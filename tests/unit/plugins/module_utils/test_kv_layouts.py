@@ -356,7 +356,7 @@ EAGLE = {"speculative-algorithm": "EAGLE"}
 
 
 @pytest.mark.parametrize(
-    ("architecture", "changes", "path", "version", "charged", "outside"),
+    ("architecture", "changes", "path", "version", "charged", "uncharged"),
     [
         ("DeepseekV3ForCausalLM", {"nextn_layers": 1}, None, "0.5.13", 0, 1),
         ("DeepseekV3ForCausalLM", {"nextn_layers": 1}, None, "0.5.14", 1, 0),
@@ -371,13 +371,34 @@ EAGLE = {"speculative-algorithm": "EAGLE"}
         ("LlamaForCausalLM", {"draft_layers": 0}, "/srv/draft", "0.5.23", 0, 0),
     ],
 )
-def test_who_pays_for_draft_layers(architecture, changes, path, version, charged, outside):
+def test_who_pays_for_draft_layers(architecture, changes, path, version, charged, uncharged):
+    """What is not charged lies outside the fraction before 0.5.14, and takes from the reserve after it."""
     arguments = dict(EAGLE, **{"model-path": "/srv/model"})
     if path:
         arguments["speculative-draft-model-path"] = path
     result = cell(geometry_of(architecture=architecture, **changes), arguments, version)
     assert result.bytes == 131072 + charged * 4096
-    assert result.outside_bytes == outside * 4096
+    assert result.outside_bytes == (uncharged * 4096 if version == "0.5.13" else 0)
+    assert result.stored_bytes == result.bytes + (0 if version == "0.5.13" else uncharged * 4096)
+
+
+def test_a_draft_that_is_wider_than_the_target_takes_what_is_not_charged():
+    """EAGLE3 beside latents: 70,272 x 62 // 61 is charged; the draft keeps 64 / 8 heads x (128 + 128) x 2 = 4,096."""
+    latents = {"attention": "mla", "layers": 61, "attention_heads": 64, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
+    target = geometry_of(architecture="DeepseekV3ForCausalLM", **latents)
+    wide = dict(target, draft_geometry={"layers": 1, "kv_heads": 64, "head_dim": 128, "v_head_dim": 128})
+    arguments = {"tp-size": 8, "speculative-algorithm": "EAGLE3", "speculative-draft-model-path": "/srv/draft"}
+    now = cell(wide, arguments, "0.5.14")
+    assert (now.bytes, now.stored_bytes, now.outside_bytes) == (71424, 70272 + 4096, 0)
+    before = cell(wide, arguments, "0.5.13")
+    assert (before.bytes, before.stored_bytes, before.outside_bytes) == (70272, 70272, 4096)
+    # 8 / 8 heads x (64 + 64) x 2 = 256 bytes: less than what is charged, and no more is taken.
+    narrow = dict(target, draft_geometry={"layers": 1, "kv_heads": 8, "head_dim": 64})
+    assert cell(narrow, arguments, "0.5.14").stored_bytes == 71424
+    # Beside a window pool: a layer of the target takes 2,048 bytes, the draft 8 x (128 + 128) x 2 = 4,096.
+    beside = gpt_oss(draft_geometry={"layers": 1, "kv_heads": 8, "head_dim": 128})
+    arguments = dict(arguments, **{"tp-size": 1})
+    assert cell(beside, arguments, "0.5.18").stored_bytes == pytest.approx(cell(beside, {}).stored_bytes + 4096)
 
 
 def test_a_draft_beside_windows():
@@ -386,7 +407,8 @@ def test_a_draft_beside_windows():
     path = {"speculative-draft-model-path": "/srv/draft"}
     one = gpt_oss(draft_layers=1)
     assert cell(one, dict(EAGLE, **path), "0.5.14").bytes == pytest.approx(plain)
-    assert cell(one, dict(EAGLE, **path), "0.5.14").outside_bytes == 2048
+    assert cell(one, dict(EAGLE, **path), "0.5.13").outside_bytes == 2048
+    assert cell(one, dict(EAGLE, **path), "0.5.14").stored_bytes == pytest.approx(plain + 2048)
     assert cell(one, dict(EAGLE, **path), "0.5.18").bytes == pytest.approx(plain + 2048)
     assert cell(one, dict(EAGLE, **path), "0.5.23").bytes == pytest.approx(plain + 2048)
     mimo = gpt_oss(architecture="MiMoV2FlashForCausalLM", nextn_layers=1)
@@ -439,7 +461,7 @@ def test_weights_are_cut_where_the_rows_are(version, bounds):
     table = [{"name": "model.layers.*.mlp.down_proj.weight", "layers": [[0, 9]]}]
     layout = _model_ranks.layout_of(table, {}, {"pp-size": 4}, {}, version, None, "cuda")
     assert layout.bounds == bounds
-    assert [(first, end) for first, end in zip(bounds, bounds[1:])] == _kv_base.stage_ranges(10, 4, version)
+    assert list(zip(bounds, bounds[1:])) == _kv_base.stage_ranges(10, 4, version)
     with pytest.raises(_model_ranks.SplitError, match="at most the 10 layers"):
         _model_ranks.layout_of(table, {}, {"pp-size": 11}, {}, version, None, "cuda")
     assert _model_ranks.layout_of([], {}, {"pp-size": 2}, {}, version, None, "cuda").bounds == (0, 0, 0)
@@ -585,3 +607,41 @@ def test_the_tables_of_layouts_have_sources_and_do_not_contradict_each_other():
     assert len(states) == len(set(states))
     assert not (set(windows) | set(states)) & (refused | _families.PLAIN_ARCHITECTURES)
     assert not set(windows) & set(states)
+
+
+# --- latents by version -----------------------------------------------------
+
+
+def test_latents_can_be_switched_off_before_0_4_6():
+    """sglang 0.4.4: get_num_kv_heads x head_dim x layers x 2 x 2 bytes, with the head_dim 256 of model_config.py."""
+    target = glm(architecture="DeepseekV3ForCausalLM", index_head_dim=None, layers=61, attention_heads=128)
+    off = {"tp-size": 8, "disable-mla": True}
+    assert cell(target, off, "0.4.4").bytes == 128 // 8 * 256 * 61 * 2 * 2
+    assert cell(target, {"tp-size": 8}, "0.4.4").bytes == 576 * 61 * 2
+    assert cell(target, off, "0.4.6").bytes == 576 * 61 * 2  # the argument is gone
+
+
+def test_latents_in_stages_end_a_start_before_0_5_0():
+    target = glm(architecture="DeepseekV3ForCausalLM", index_head_dim=None, layers=61)
+    stages = {"tp-size": 8, "pp-size": 2}
+    with pytest.raises(_kv.LayoutError, match="pp-size"):
+        cell(target, stages, "0.4.9")
+    assert cell(target, stages, "0.5.2").bytes == 576 * 31 * 2  # 30 layers and 31
+    assert cell(geometry_of(), {"pp-size": 2}, "0.4.9").layers == 16
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ""),
+        ({"architecture": "FooForCausalLM"}, "the architecture FooForCausalLM is none that SGLang 0.5.23 has"),
+        ({"architecture": None}, "config.json names no architecture"),
+    ],
+)
+def test_an_unknown_architecture_is_said(changes, said):
+    note = cell(geometry_of(**changes), {}, "0.5.23").note
+    assert said in note
+    assert bool(said) == bool(note)
+    stated = geometry_of()
+    del stated["architecture"]
+    assert cell(stated, {}, "0.5.23").note == ""

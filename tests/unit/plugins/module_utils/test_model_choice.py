@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_choice import chosen_model
+from ansible_collections.gpufleet.sglang.plugins.module_utils._model_read import read_folder
 
 SHAPE = {"attention": "mha", "layers": 30}
 GIVEN = {"attention": "mha", "layers": 31}
@@ -89,7 +90,6 @@ BY_VARIABLES = "sglang_server_geometry and sglang_server_weight_bytes"
             ],
         ),
         (INCOMPLETE, SKIPPED, BOTH, 30, 300, ["b is missing; the plan takes sglang_server_weight_bytes."]),
-        (UNKNOWN, SKIPPED, NOTHING, None, 100, ["The KV cell is not known."]),
         (UNKNOWN, SKIPPED, {"cell_bytes": 46080}, None, 100, []),
         (UNKNOWN, SKIPPED, BOTH, 31, 100, ["The KV cell is not known."]),
     ],
@@ -120,3 +120,37 @@ def test_the_table_of_tensors_comes_with_the_place():
 def test_many_files_that_are_missing_are_still_one_sentence(problems, said):
     (sentence,) = chosen_model(dict(INCOMPLETE, problems=problems), {}, {})["unchecked"]
     assert sentence.startswith(said)
+
+
+PICKLED = {"msg": "Expected safetensors files in the model folder, found pickled weights only."}
+CUT = dict(INCOMPLETE, problems=["b.safetensors is damaged: it is cut off, fetch it again."])
+
+
+@pytest.mark.parametrize(
+    ("folder", "hub", "settings", "refused"),
+    [
+        (FOLDER, SKIPPED, NOTHING, []),
+        (NO_FOLDER, SKIPPED, NOTHING, []),
+        (INCOMPLETE, SKIPPED, NOTHING, []),
+        (PICKLED, SKIPPED, NOTHING, [PICKLED["msg"]]),
+        (PICKLED, SKIPPED, BOTH, [PICKLED["msg"]]),
+        (PICKLED, NO_HUB, NOTHING, [PICKLED["msg"]]),
+        (PICKLED, HUB, NOTHING, []),
+        (CUT, SKIPPED, BOTH, CUT["problems"]),
+        (CUT, HUB, NOTHING, []),
+        (UNKNOWN, SKIPPED, NOTHING, ["The KV cell is not known."]),
+        (UNKNOWN, SKIPPED, {"cell_bytes": 46080}, []),
+        (UNKNOWN, SKIPPED, BOTH, []),
+    ],
+)
+def test_a_folder_that_can_never_start_is_refused_and_not_left_unchecked(folder, hub, settings, refused):
+    """Unless the role sglang_model can bring the model from the hub."""
+    found = chosen_model(folder, hub, settings)
+    assert found["refused"] == refused
+    assert not (refused and found["unchecked"])
+
+
+def test_no_folder_is_told_as_the_reading_room_tells_it(tmp_path):
+    with pytest.raises(ValueError, match="found nothing") as caught:
+        read_folder(str(tmp_path / "none"))
+    assert chosen_model({"msg": str(caught.value)}, SKIPPED, NOTHING)["refused"] == []
