@@ -24,7 +24,7 @@ MOST_TEXTS = 6
 
 # What each kind means. Those of device memory are told apart by the phase, not by the words.
 KINDS = {
-    "by_phase": "`oom_weights`, `oom_pool`, `oom_graph_capture`, `oom_prefill`, `oom_decode`: the board was full",
+    "by_phase": "`oom_weights`, `oom_graph_capture`, `oom_prefill`, `oom_decode`: the board was full",
     "kv_pool_too_small": "`kv_pool_too_small`: no room for the token pool, or a pool that is too small",
     "oom_prefill": "`oom_prefill`: the token pool was full in a prefill",
     "oom_decode": "`oom_decode`: the token pool was full in a decode",
@@ -122,14 +122,14 @@ def code(text):
 
 def rows_of(catalogue, record, rows):
     """Return the lines of a table: what the log holds, and what to do."""
-    lines = ["| in the log | what to do |", "| --- | --- |"]
+    lines = ["| in the log | versions | source | what to do |", "| --- | --- | --- | --- |"]
     for row in rows:
         words = "<br>".join(code(text) for text in wordings(row))
         advice = record.advice_with(row.advice, {})
         if row.direction in ("raise", "lower") and row.kind != catalogue.BY_PHASE:
             advice += " The fraction: {0}.".format(row.direction)
-        since = "" if row.versions == "all" else " ({0})".format(row.versions)
-        lines.append("| {0}{1} | {2} |".format(cell(words), since, cell(advice)))
+        versions = row.versions or "not known"
+        lines.append("| {0} | {1} | {2} | {3} |".format(cell(words), versions, cell(row.source), cell(advice)))
     return [*lines, ""]
 
 

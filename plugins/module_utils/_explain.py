@@ -16,7 +16,6 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _journal,
     _journal_ask,
     _journal_stream,
-    _startup,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._explain_file import Unreadable
 from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_lines import KERNEL, split_head
@@ -135,12 +134,12 @@ def explain(log, unit=None, invocation_id=None, target_tokens=None, cell_bytes=N
                 invocation_id, ", ".join(known[-EARLIER_KEPT:]) if known else "a log without invocations"
             )
         )
-    chosen = _journal.select_invocation(entries, invocation_id)
-    startup = _startup.read_startup(chosen)
-    failure = _failures.classify(
-        chosen, startup=startup, unit=unit, target_tokens=target_tokens, cell_bytes=cell_bytes, secrets=secrets
-    )
-    notices = _failures.notices(chosen, secrets)
+    starts = [] if known else _journal.starts(entries)
+    chosen = starts[-1] if starts else _journal.select_invocation(entries, invocation_id)
+    case = _failures.Case(chosen, None, unit, secrets)
+    startup = case.startup
+    failure = _failures.classify(chosen, target_tokens=target_tokens, cell_bytes=cell_bytes, case=case)
+    notices = _failures.notices(case)
     if not isinstance(log, list) and not (failure or notices or _is_of_sglang(entries, startup)):
         raise Unreadable(
             "Expected a log of SGLang, found other text ({0}); correct the option file.".format(
@@ -152,11 +151,18 @@ def explain(log, unit=None, invocation_id=None, target_tokens=None, cell_bytes=N
         "startup": mask_data(startup.as_dict(), secrets),
         "failure": mask_data(failure.as_dict(), secrets) if failure else None,
         "notices": mask_data(notices, secrets),
-        "earlier": mask_data(_earlier(entries, known, wanted, secrets), secrets),
+        "earlier": mask_data(_earlier(entries, known, wanted, starts[:-1], secrets), secrets),
         "entries_read": len(chosen),
         "invocation_id": wanted,
-        "masked": any(mask_text(entry.message, secrets) != entry.message for entry in chosen),
+        "masked": any(_holds_secret(entry.message, secrets) for entry in chosen),
     }
+
+
+def _holds_secret(message, secrets):
+    """Tell whether something of a line would be masked. The engine's own counts, most of a long log, hold nothing."""
+    if not secrets and " batch, #" in message and message.startswith("["):
+        return False
+    return mask_text(message, secrets) != message
 
 
 def _is_of_sglang(entries, startup):
@@ -166,20 +172,21 @@ def _is_of_sglang(entries, startup):
     return any("sgl" in entry.message.lower() or split_head(entry.message)[0] is not None for entry in entries)
 
 
-def _earlier(entries, known, wanted, secrets):
+def _earlier(entries, known, wanted, starts, secrets):
     """Return how the starts before the wanted one ended, the last ones only: a crash loop repeats itself."""
     if known:
         before = known[: known.index(wanted)][-EARLIER_KEPT:]
         logs = [(invocation, _journal.select_invocation(entries, invocation)) for invocation in before]
     else:
-        logs = [(None, log) for log in _journal.starts(entries)[:-1][-EARLIER_KEPT:]]
+        logs = [(None, log) for log in starts[-EARLIER_KEPT:]]
     ends = []
     for invocation, chosen in logs:
-        failure = _failures.classify(chosen, secrets=secrets)
+        case = _failures.Case(chosen, None, None, secrets)
+        failure = _failures.classify(chosen, case=case)
         ends.append(
             {
                 "invocation_id": invocation,
-                "state": _startup.read_startup(chosen).state,
+                "state": case.startup.state,
                 "kind": failure.kind if failure else None,
                 "evidence": failure.evidence if failure else None,
             }

@@ -9,11 +9,15 @@ which phase a line was printed.
 
 from __future__ import annotations
 
+import bisect
 import re
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_catalogue import (
     CONSEQUENCE,
     FRAME_PHASES,
+    OUTSIDE_A_PASS,
+    PASS,
+    PASS_KINDS,
     PREFERENCE,
     ROWS,
     WRAPPER,
@@ -22,6 +26,11 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_walk impo
 from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_lines import KERNEL, SERVICE
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
 from ansible_collections.gpufleet.sglang.plugins.module_utils._unit import (
+    ASKING_SIGNALS,
+    DUMPED,
+    EXITED,
+    KILLED,
+    UnitState,
     clean_exit,
     ended,
 )
@@ -38,7 +47,19 @@ DEATH_ROWS = (
     "init_failed",
     "exit_code",
     "native_crash",
+    "shell_killed",
 )
+
+# A process was killed: what others still do is no life of it.
+_KILLS = ("kernel_oom_kill", "kernel_out_of_memory", "systemd_oom_kill")
+
+# Names of processes that are this server's, as the kernel shortens them.
+_OWN_NAMES = re.compile(r"sglang|python|pt_|ray")
+
+# systemd's words about an end: "Main process exited, code=killed, status=9/KILL" and "Failed with result 'signal'."
+_EXIT_CODES = {"exited": EXITED, "killed": KILLED, "dumped": DUMPED}
+# An exit status that says that a signal asked for the end (a shell's way to tell it).
+_ASKED_STATUSES = tuple(128 + number for number in ASKING_SIGNALS)
 
 # Which row counts when several match one line.
 _ROW_ORDER = {row.name: number for number, row in enumerate(ROWS)}
@@ -61,10 +82,11 @@ class Case:
         self.entries = list(entries)
         self.walk = walk(self.entries)
         self.startup = self.walk.startup.result() if startup is None else startup
-        self.unit = unit
         self.secrets = secrets
-        self.over = unit is not None and ended(unit)
         self.markers = self._markers()
+        self._deaths_at = [hit.index for hit in self.markers]
+        self.unit = unit if unit is not None else self._unit_of_log()
+        self.over = self.unit is not None and ended(self.unit)
         self.wrapper_phases = {hit.index: hit.row.phase for hit in self.walk.hits if hit.row.role == WRAPPER}
 
     def before_ready(self, index):
@@ -80,8 +102,34 @@ class Case:
         return [
             hit
             for hit in self.walk.hits
-            if hit.row.role == CONSEQUENCE and not self.before_ready(hit.index) and not self.after_stopping(hit.index)
+            if hit.row.role == CONSEQUENCE
+            and not self.before_ready(hit.index)
+            and not self.after_stopping(hit.index)
+            and not (hit.row.name == "shell_killed" and self._was_asked(hit.index))
         ]
+
+    def _was_asked(self, index):
+        """Tell whether the server itself said before that it was asked to end; old engines then kill themselves."""
+        return self.walk.sigterm_index is not None and index > self.walk.sigterm_index
+
+    def _unit_of_log(self):
+        """Return what systemd's own lines say about the end, as a UnitState; None when they tell of none.
+
+        A log in a file has no unit that could be asked.
+        """
+        told = {}
+        for hit in self.markers:
+            if hit.row.name in ("main_exited", "failed_with") and hit.entry.unit_message:
+                if self._was_asked(hit.index):
+                    return None
+                told.update(hit.match.groupdict())
+        status = int(told["status"]) if told.get("status") else None
+        code = _EXIT_CODES.get(told.get("code"))
+        result = told.get("result") or ("success" if (code, status) == (EXITED, 0) else "")
+        asked = (code == KILLED and status in ASKING_SIGNALS) or (code == EXITED and status in _ASKED_STATUSES)
+        if not told or result == "success" or (asked and result in ("", "signal", "exit-code")):
+            return None
+        return UnitState(active_state="failed", result=result, exec_main_code=code, exec_main_status=status)
 
     def cause(self):
         """Return the hit that names the cause, or None: the best role first, then what is sure, then the first."""
@@ -106,16 +154,51 @@ class Case:
             return False
         if not hit.after_ready or is_fatal(hit):
             return True
+        if self.was_survived(hit, died):
+            return False
         if hit.row.anytime:
             return died or hit.row.decisive
         # Words that end a server, right before a death that no traceback of a scheduler explains.
         return death is None and is_sure(hit) and self._is_near_a_death(hit)
 
+    def was_survived(self, hit, died):
+        """Tell whether a ready server went on after a line that names a cause outside the traceback of a death.
+
+        What ends a request only (a picture or an adapter that found no memory) needs a death behind it; after other
+        words a server that works shows that they ended nothing.
+        """
+        if died and (self._is_beside_a_death(hit) or self.over and not self._is_alive_after(hit)):
+            return False
+        if hit.row.survivable and not died:
+            return True
+        return hit.row.name not in _KILLS and self._is_alive_after(hit)
+
+    def _is_alive_after(self, hit):
+        return self.walk.alive_index is not None and self.walk.alive_index > hit.index
+
+    def survived(self):
+        """Return the hits whose words end servers, and did not end this one."""
+        death = next((item.index for item in self.walk.exceptions if is_fatal(item)), None)
+        died = death is not None or self.over or bool(self.markers)
+        return [
+            hit
+            for hit in self.walk.hits
+            if hit.row.survivable and hit.after_ready and not is_fatal(hit) and self.was_survived(hit, died)
+        ]
+
+    def _is_beside_a_death(self, hit):
+        """Tell whether somebody died a few lines before or after a hit."""
+        following = bisect.bisect_left(self._deaths_at, hit.index)
+        beside = self._deaths_at[max(0, following - 1) : following + 1]
+        return any(abs(index - hit.index) <= _NEAR_LINES for index in beside)
+
     def _is_near_a_death(self, hit):
         return bool(self.markers) and 0 <= self.markers[0].index - hit.index <= _NEAR_LINES
 
     def _is_ours(self, hit):
-        """Tell whether a kernel's out-of-memory line is about this unit; other services of the host are killed too."""
+        """Tell whether a kernel's line is about this unit; other services of the host are killed and fail too."""
+        if hit.row.name in ("xid_program", "xid_error"):
+            return self._is_our_process(hit.match.groupdict())
         if hit.row.name not in ("kernel_oom_kill", "kernel_out_of_memory") or hit.entry.source != KERNEL:
             return True
         found = hit.match.groupdict()
@@ -126,7 +209,15 @@ class Case:
             return bool(unit.name and "/" + unit.name in memcg) or bool(
                 unit.control_group and memcg.startswith(unit.control_group)
             )
-        return re.match(r"sglang|python|pt_|ray", found.get("task") or "") is not None or "sglang" in memcg
+        return _OWN_NAMES.match(found.get("task") or "") is not None or "sglang" in memcg
+
+    def _is_our_process(self, found):
+        """Tell whether a process that the kernel names by number and name may be one of this server."""
+        pid, name = found.get("pid"), found.get("name")
+        known = self.walk.pids - {None}
+        if pid and known:
+            return int(pid) in known or (name or "").startswith("sglang")
+        return not name or _OWN_NAMES.match(name) is not None
 
     def deaths(self):
         """Return the markers that say that a process of the server died."""
@@ -139,6 +230,8 @@ class Case:
                 code = hit.match.groupdict().get("exit_code")
                 if code is not None:
                     return int(code)
+                if hit.row.name == "shell_killed" and hit in self.markers:
+                    return -9
         return None
 
     def dead_rank(self):
@@ -232,5 +325,14 @@ def phase_of(hit, wrapper_phases):
     if from_frames and from_frames != "serving":
         return from_frames
     if hit.batch is not None or hit.after_ready or from_frames == "serving":
-        return hit.batch or "serving"
+        return hit.batch if hit.batch and _is_of_a_pass(hit) else "serving"
     return hit.phase
+
+
+def _is_of_a_pass(hit):
+    """Tell whether something happened while the model was run: then the last batch tells which pass it was."""
+    frames = [*hit.block.frames, hit.block.source] if hit.block is not None else []
+    if any(OUTSIDE_A_PASS.search(frame) for frame in frames):
+        return False
+    row = getattr(hit, "row", None)
+    return any(PASS.search(frame) for frame in frames) or (row is not None and row.kind in PASS_KINDS)

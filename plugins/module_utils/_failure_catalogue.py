@@ -3,8 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """_failure_catalogue: the table of all known deaths of an SGLang server (private to the collection).
 
-Data only; _failures reads it. One row is one cause, with all its wordings. "SGLang" as a source means the text was read in the
-wheels 0.3.6 - 0.5.23; texts of torch, CUDA, NCCL, transformers, huggingface_hub and the kernel are theirs.
+Data only; _failures reads it. One row is one cause, with all its wordings. ``source`` is required: a file of SGLang means the text
+was read there (its place in 0.5.23, or in the last version that has it); texts of torch, CUDA, NCCL, transformers, huggingface_hub
+and the kernel are theirs. ``versions`` are those of SGLang that print or pass on the text: "all" where none from 0.3.6 to
+0.5.23 is known to lack it (SGLang's own texts were read in its wheels, those of others were not), None where it is not known.
 """
 
 from __future__ import annotations
@@ -30,13 +32,15 @@ class Row:
 
     ``decisive`` rows are fatal as soon as they are read; others only when the unit ended or a process was reported dead,
     because the same words also appear in harmless warnings. ``anytime`` rows count after the ready line too; those with
-    ``only_in`` count in these phases only, because elsewhere the same words have another cause.
+    ``only_in`` count in these phases only, because elsewhere the same words have another cause. ``survivable``: of a ready
+    server the words end a request or a command; only with a death behind them they are its cause.
     """
 
     name: str
     needles: tuple
     pattern: re.Pattern
     kind: str | None
+    source: str
     role: str = CAUSE
     phase: str | None = None
     direction: str | None = "keep"
@@ -45,14 +49,15 @@ class Row:
     decisive: bool = True
     anytime: bool = False
     only_in: tuple = ()
+    survivable: bool = False
     advice: str = ""
-    versions: str = "all"
-    source: str = "SGLang"
+    versions: str | None = None
 
 
-def _row(name, needles, pattern, kind, **more):
+def _row(name, needles, pattern, kind, *, source, **more):
     needles = (needles,) if isinstance(needles, str) else needles
-    return Row(name=name, needles=tuple(needle.lower() for needle in needles), pattern=re.compile(pattern), kind=kind, **more)
+    return Row(name=name, needles=tuple(needle.lower() for needle in needles), pattern=re.compile(pattern), kind=kind,
+               source=source, **more)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -105,6 +110,9 @@ _GRAPHS = (
     "--cuda-graph-max-bs, in sglang_server_arguments)."
 )
 
+# The process that the driver names behind the number of an Xid; either may be missing.
+_XID_PROCESS = r"(?:,? pid='?(?P<pid>\d{1,10})'?)?(?:,? name=(?P<name>[^,\s]{1,64}))?"
+
 ROWS = (
     # -----------------------------------------------------------------------------------------------------------------
     # The host, by its kernel
@@ -121,7 +129,8 @@ ROWS = (
     _row("xid_lost", "xid",
          r"NVRM: Xid \([^)]*\): (?P<xid>79|119|120|140|143|154(?=.*(?: to 0x[1-9]|[Rr]eset|[Rr]eboot)))\b",
          "gpu_lost", role=HOST, fault="host", anytime=True, advice=_OTHER_GPU, source="NVIDIA Xid catalogue"),
-    _row("xid_error", "xid", r"NVRM: Xid \([^)]*\): (?P<xid>48|61|62|63|64|74|94|95|109|110|121|14[4-9](?!.*[Nn]onfatal)|150(?!.*[Nn]onfatal))\b", "gpu_lost",
+    _row("xid_error", "xid", r"NVRM: Xid \([^)]*\): (?P<xid>48|61|62|63|64|74|94|95|109|110|121|14[4-9](?!.*[Nn]onfatal)|150(?!.*[Nn]onfatal))\b"
+         + _XID_PROCESS, "gpu_lost",
          role=HOST, fault="host", anytime=True, decisive=False, advice=_OTHER_GPU, source="NVIDIA Xid catalogue"),
     _row("fallen_off_the_bus", "fallen off the bus", r"[Ff]allen off the bus", "gpu_lost", role=HOST, fault="host",
          anytime=True, advice=_OTHER_GPU, source="kernel"),
@@ -129,7 +138,7 @@ ROWS = (
          advice=_OTHER_GPU, source="kernel"),
     _row("gpu_is_lost", ("gpu is lost", "unable to determine the device handle"),
          r"GPU is lost|Unable to determine the device handle for (?:GPU|gpu)", "gpu_lost", role=HOST, fault="host",
-         anytime=True, advice=_OTHER_GPU, source="NVML"),
+         anytime=True, survivable=True, advice=_OTHER_GPU, source="NVML"),
     _row("gpu_reset_required", ("reset", "cudaerrordeviceneedsreset"),
          r"(?i)GPU (?:requires|needs) (?:a )?reset|GPU Reset Required|cudaErrorDeviceNeedsReset", "gpu_lost",
          role=HOST, fault="host", anytime=True, advice=_OTHER_GPU, source="NVML, kernel"),
@@ -140,8 +149,6 @@ ROWS = (
     _row("amd_gpu_reset", ("amdgpu", "hw exception by gpu node"),
          r"HW Exception by GPU node-\d+ .{0,80}reason ?:\s?GPU Hang|amdgpu: (?:GPU reset begin|.{0,40}GPU reset\(\d+\) failed)",
          "gpu_lost", role=HOST, fault="host", anytime=True, decisive=False, advice=_OTHER_GPU, source="ROCm, amdgpu"),
-    _row("nova_core", "already bound to novacore", r"already bound to NovaCore", "no_gpu", role=HOST, fault="host",
-         advice="Blacklist nova_core and nova_drm and reboot.", source="kernel"),
     # -----------------------------------------------------------------------------------------------------------------
     # GPU memory: lower the fraction
     # First, because these lines may hold the words of the board's memory too.
@@ -151,10 +158,11 @@ ROWS = (
          r"(?:hipHostMalloc of .{0,60}failed|Pinned host memory allocation of .{0,80}returned a null|memfabric host memory exhausted"
          r"|Cannot automatically size HiCache host memory|No host memory is left for HiCache"
          r"|Not enough host memory (?:available|for)|Requesting [\d.]+ ?GB but only have [\d.]+ ?GB free|(?:cuda|hip)HostRegister failed)", "host_oom_kill",
-         fault="host", advice=_HOST_MEMORY, source="SGLang, hierarchical cache"),
+         fault="host", advice=_HOST_MEMORY, source="SGLang: srt/mem_cache/memory_pool_host.py, hierarchical cache"),
     _row("device_out_of_memory", "out of memory. tried to allocate",
          r"(?P<device>CUDA|HIP|NPU|XPU|MUSA|GPU|MLU|Torch)? ?out of memory\. Tried to allocate (?P<wanted>[\d.]+ ?(?:[KMGT]i?B|bytes))",
-         BY_PHASE, direction="lower", anytime=True, advice=_LOWER, source="torch"),
+         BY_PHASE, direction="lower", anytime=True, survivable=True, advice=_LOWER, source="torch",
+         versions="all"),
     _row("cuda_error_out_of_memory",
          ("out of memory", "outofmemory", "memoryallocation", "error_out_of_memory", "alloc_failed",
           "hsa_status_error_out_of_resources", "memory allocation error", "ur_result_error_out_of", "el0004"),
@@ -164,7 +172,8 @@ ROWS = (
          r"|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|CU(?:BLAS|SPARSE|SOLVER|DNN)_STATUS_ALLOC_FAILED"
          r"|HSA_STATUS_ERROR_OUT_OF_RESOURCES|UR_RESULT_ERROR_OUT_OF_(?:DEVICE_MEMORY|RESOURCES)"
          r"|EL0004: .{0,80}[Mm]emory|[Mm]emory allocation error, .{0,80}(?:207001|device)",
-         BY_PHASE, direction="lower", anytime=True, advice=_LOWER, source="torch, CUDA, cuBLAS, NCCL, ROCm, CANN, Level Zero"),
+         BY_PHASE, direction="lower", anytime=True, survivable=True, advice=_LOWER,
+         source="torch, CUDA, cuBLAS, NCCL, ROCm, CANN, Level Zero"),
     _row("workspace", ("buffer overflow when allocating", "workspace buffer overflow"),
          r"Buffer overflow when allocating memory for|workspace buffer overflow", BY_PHASE, direction="lower",
          advice="Enlarge SGLANG_FLASHINFER_WORKSPACE_SIZE in sglang_server_environment.", source="FlashInfer"),
@@ -172,59 +181,75 @@ ROWS = (
     # The pool: raise the fraction
     _row("not_enough_memory", ("not enough memory. please try to increase", "not enough memory to allocate kv cache"),
          r"Not enough memory(?:\. Please try to increase --mem-fraction-static| to allocate KV cache)", "kv_pool_too_small",
-         phase="pool", direction="raise", advice=_RAISE),
+         phase="pool", direction="raise", advice=_RAISE,
+         versions="all", source="SGLang: srt/model_executor/pool_configurator.py"),
     _row("weights_leave_no_memory", "leave no gpu memory for the kv cache",
          r"Loaded weights leave no GPU memory for the KV cache(?: under --mem-fraction-static=(?P<fraction>\d*\.\d+))?"
          r"(?:\. Raise --mem-fraction-static above (?P<above>\d*\.\d+))?", "kv_pool_too_small", phase="pool",
-         direction="raise", advice=_RAISE, versions="0.5.14+"),
+         direction="raise", advice=_RAISE, versions="0.5.14+",
+         source="SGLang: srt/mem_cache/kv_cache_configurator.py"),
     _row("minimum_viable", "minimum viable", r"\(?minimum viable = 1 - available/pre = (?P<above>\d{0,3}\.\d{1,9})",
-         "kv_pool_too_small", phase="pool", direction="raise", advice=_RAISE, versions="0.5.14+"),
+         "kv_pool_too_small", phase="pool", direction="raise", advice=_RAISE, versions="0.5.14+",
+         source="SGLang: srt/mem_cache/kv_cache_configurator.py"),
     _row("profiled_negative", "is larger than the profiled value",
          r"is larger than the profiled value (?P<tokens>-\d+)", "kv_pool_too_small", phase="pool", direction="raise",
-         advice=_RAISE),
+         advice=_RAISE,
+         versions="all", source="SGLang: srt/mem_cache/kv_cache_configurator.py"),
     _row("rest_memory_negative", "rest_memory", r"(?:total_)?rest_memory=(?P<rest>-\d+(?:\.\d+)?) ?GB",
-         "kv_pool_too_small", phase="pool", direction="raise", decisive=False, advice=_RAISE),
+         "kv_pool_too_small", phase="pool", direction="raise", decisive=False, advice=_RAISE,
+         source="SGLang: srt/mem_cache/kv_cache_configurator.py"),
     _row("state_cache", ("not enough gpu memory for hybrid", "state cache is too small"),
          r"Not enough GPU memory for hybrid \(mamba|Hybrid \(mamba/linear-attention\) state cache is too small",
-         "kv_pool_too_small", phase="pool", direction="raise", versions="0.5.14+", advice=_STATES),
+         "kv_pool_too_small", phase="pool", direction="raise", versions="0.5.14+", advice=_STATES,
+         source="SGLang: srt/mem_cache/kv_cache_configurator.py"),
     _row("swa_pool_small", "cannot hold even one request",
          r"SWA pool \((?P<tokens>\d{1,12}) tokens\) cannot hold even one request", "kv_pool_too_small", phase="pool",
          direction="raise", versions="0.5.16+",
-         advice="Raise --swa-full-tokens-ratio in sglang_server_arguments, or sglang_server_mem_fraction_static."),
+         advice="Raise --swa-full-tokens-ratio in sglang_server_arguments, or sglang_server_mem_fraction_static.",
+         source="SGLang: srt/model_executor/pool_configurator.py"),
     _row("swa_pool_cap", "leaves no room for the full kv pool",
          r"SWA pool cap \((?P<tokens>\d{1,12}) tokens.{0,80}leaves no room for the full KV pool", "kv_pool_too_small", phase="pool",
-         direction="raise", versions="0.5.22+", advice=_STATES),
+         direction="raise", versions="0.5.22+", advice=_STATES,
+         source="SGLang: srt/model_executor/pool_configurator.py"),
     _row("pool_under_a_request", ("cannot fit one worst-case request", "memory pool size is too small"),
          r"cannot fit ONE worst-case request|AssertionError: Memory pool size is too small", "kv_pool_too_small", phase="pool",
          direction="raise", advice="Raise sglang_server_mem_fraction_static: the pool holds less than one request of full length; or lower "
-         "sglang_server_context_tokens."),
+         "sglang_server_context_tokens.",
+         source="SGLang: public reports"),
     _row("state_slots", "not enough space for mamba",
          r"Not enough space for mamba (?:cache|ping pong idx)", "kv_pool_too_small", phase="prefill", direction="keep", anytime=True,
          advice="Raise --mamba-full-memory-ratio or --max-mamba-cache-size in sglang_server_arguments, or lower --max-running-requests.",
-         versions="0.5.2+"),
+         versions="0.5.2+",
+         source="SGLang: srt/mem_cache/memory_pool.py"),
     _row("pool_estimate", "bug in memory estimation",
          r"(?:KV cache is full! B|req_pool_indices is full! There is a b)ug in memory estimation", "kv_pool_too_small", phase="decode",
-         direction="keep", anytime=True, advice=_FEWER_REQUESTS, source="SGLang, disaggregated decode"),
+         direction="keep", anytime=True, advice=_FEWER_REQUESTS, source="SGLang: srt/disaggregation/decode.py"),
     _row("retract_failed", "failed to retract any request",
          r"Failed to retract any request\. No space left for only one request", "kv_pool_too_small", phase="decode",
          direction="raise", anytime=True, versions="0.4.9-0.5.6",
-         advice="Raise sglang_server_mem_fraction_static: the pool is smaller than one request; or lower --context-length."),
+         advice="Raise sglang_server_mem_fraction_static: the pool is smaller than one request; or lower --context-length.",
+         source="SGLang: srt/managers/schedule_batch.py"),
     _row("request_slots", ("alloc_req_slots runs out of memory", "please set a smaller number for"),
          r"alloc_req_slots runs out of memory|Please set a smaller number for .?--max-running-requests",
-         "kv_pool_too_small", phase="prefill", direction="keep", anytime=True, advice=_FEWER_REQUESTS),
+         "kv_pool_too_small", phase="prefill", direction="keep", anytime=True, advice=_FEWER_REQUESTS,
+         versions="all", source="SGLang: srt/mem_cache/allocation.py"),
     _row("prefill_tokens", "prefill out of memory", r"Prefill out of memory\.", "oom_prefill", phase="prefill",
          direction="raise", anytime=True,
-         advice=_TOKEN_POOL),
+         advice=_TOKEN_POOL,
+         versions="all", source="SGLang: srt/mem_cache/allocation.py"),
     _row("decode_tokens", "decode out of memory", r"Decode out of memory\. (?:Try|Please)", "oom_decode",
          phase="decode", direction="raise", anytime=True,
-         advice=_TOKEN_POOL),
+         advice=_TOKEN_POOL,
+         versions="all", source="SGLang: srt/mem_cache/allocation.py"),
     _row("tokens", "out of memory. try to lower your batch size", r"\bOut of memory\. Try to lower your batch size",
          BY_PHASE, direction="raise", anytime=True,
-         advice=_TOKEN_POOL),
+         advice=_TOKEN_POOL,
+         versions="all", source="SGLang: srt/mem_cache/allocation.py"),
     _row("unbalanced", "memory capacity is unbalanced",
          r"The memory capacity is unbalanced\. Some GPUs may be occupied", "gpu_unbalanced", phase="init",
          direction="keep", fault="host",
-         advice="Free the busy GPU or use equal boards: the least free one decides, and it is more than 10 % below this one."),
+         advice="Free the busy GPU or use equal boards: the least free one decides, and it is more than 10 % below this one.",
+         versions="all", source="SGLang: srt/distributed/bootstrap.py"),
     # -----------------------------------------------------------------------------------------------------------------
     # Host memory and shared memory
     _row("shared_memory_file", ("no space left on device", "no space left"),
@@ -252,21 +277,27 @@ ROWS = (
          r"|one of the arguments|expected )(?:(?P<what>unrecognized arguments|ambiguous option|argument)[: ]+)?(?P<option>--?[\w-]+)?",
          "bad_args", phase="process",
          advice="Correct {option} in sglang_server_arguments: this version of the engine does not take it so.",
-         source="argparse"),
+         source="argparse",
+         versions="all"),
     _row("json_argument", "must be json", r"(?P<option>--[\w-]+) must be JSON", "bad_args", phase="process",
-         advice="Correct {option} in sglang_server_arguments: its value must be valid JSON when it reaches the engine (quotes are easily lost)."),
+         advice="Correct {option} in sglang_server_arguments: its value must be valid JSON when it reaches the engine (quotes are easily lost).",
+         source="SGLang: srt/model_executor/cuda_graph_config.py"),
     _row("config_option", "unsupported config option", r"Unsupported config option '(?P<option>[\w-]+)'", "bad_args",
          phase="process", advice="Move {option} from the configuration file to sglang_server_arguments.",
-         versions="0.5.3+"),
+         versions="0.5.3+",
+         source="SGLang: srt/utils/server_args_config_parser.py"),
     _row("config_file", "config file", r"Config file (?:must be YAML format|not found: )", "bad_args",
          phase="process", advice="Deploy again: the file given with --config is missing or is not YAML.",
-         versions="0.5.3+"),
+         versions="0.5.3+",
+         source="SGLang: srt/utils/server_args_config_parser.py"),
     _row("context_length", "context_length",
          r"[Uu]ser-specified context_length \((?P<context>\d{1,12})\) is greater than the derived", "bad_args",
-         decisive=False, advice="Lower sglang_server_context_tokens to what the model was made for."),
+         decisive=False, advice="Lower sglang_server_context_tokens to what the model was made for.",
+         source="SGLang: srt/configs/model_config.py"),
     _row("segments", ("incompatible with mooncake_protocol", "incompatible with cuda ipc"),
          r"is incompatible with (?:MOONCAKE_PROTOCOL=efa|CUDA IPC weight sharing)", "bad_args",
-         advice="Set sglang_server_allocator_conf to '': memory of expandable segments cannot be given to another process or device."),
+         advice="Set sglang_server_allocator_conf to '': memory of expandable segments cannot be given to another process or device.",
+         source="SGLang: srt/weight_cache/daemon.py"),
     _row("memory_saver", "torchmemorysaver is disabled", r"TorchMemorySaver is disabled", "bad_args",
          advice="Remove --enable-memory-saver, or set sglang_server_allocator_conf to '': the two exclude each other.",
          source="torch_memory_saver"),
@@ -275,19 +306,21 @@ ROWS = (
          r".*trust_remote_code=True|Please pass the argument `trust_remote_code=True`"
          r"|requires you to execute the (?:configuration|modeling) file", "bad_args", decisive=False,
          advice="Set trust-remote-code in sglang_server_arguments when you trust the code of this model.",
-         source="transformers"),
+         source="transformers",
+         versions="all"),
     _row("unexpected_argument", "got an unexpected keyword argument",
          r"ServerArgs\.__init__\(\) got an unexpected keyword argument '(?P<option>\w+)'", "bad_args", phase="process",
          advice="Correct {option} in sglang_server_arguments: this version of the engine does not take it so.", source="Python"),
     _row("divisible_tp", ("divisible by", "tp_size"),
          r"(?:must be|is not|not) divisible by (?:\(?tp_size|tensor parallel|TP\b|the number of|num_|attn_tp|decode_tp_size|ep_size|dcp_size)"
          r"|assert .{0,60}% ?(?:self\.)?(?:attn_)?tp_size|divisible by tensor parallel size|AssertionError: \d+ is not divisible by \d+",
-         "bad_args", decisive=False, advice=_TP),
+         "bad_args", decisive=False, advice=_TP,
+         versions="all", source="SGLang: srt/distributed/utils.py"),
     _row("exec_failed", ("failed to execute", "failed to locate executable", "failed at step"),
          r"(?:Failed to (?:locate executable|execute(?: command:?)?)(?= /|:)|Failed at step (?P<step>[A-Z_]+) spawning) ?(?P<path>[^:]*)",
          "bad_args", phase="process",
          advice="Deploy again: systemd could not start the program of the unit ({path}).", source="systemd"),
-    _row("no_module_sglang", "no module named", r"No module named '?sglang(?:\.launch_server)?'?\s*$",
+    _row("no_module_sglang", "no module named", r"No module named '?sglang(?:\.launch_server)?'?\)?\s*$",
          "bad_args", phase="process",
          advice="Deploy the engine again (role sglang_engine): the interpreter of the unit is not one of a virtual environment that holds SGLang.",
          source="Python", decisive=False),
@@ -300,7 +333,8 @@ ROWS = (
     _row("http_port_in_use", "attempting to bind on address",
          r"attempting to bind on address \('[^']{0,80}', (?P<port>\d{1,6})[^\n]{0,80}(?i:address already in use)", "port_in_use",
          advice="Free the port {port} or set another one: the process that holds it would answer in place of this server.",
-         source="asyncio"),
+         source="asyncio",
+         versions="all"),
     _row("port_in_use", ("address already in use", "eaddrinuse"),
          r"(?:\bport: (?P<listen_port>\d{1,6})[^\n]{0,80}|\]?:(?P<bind_port>\d{1,6}) \(errno: 98 - )?(?:(?i:address already in use)|EADDRINUSE)",
          "port_in_use",
@@ -309,9 +343,11 @@ ROWS = (
     _row("dist_port_in_use", ("port is already in use", "could not bind port"),
          r"[Pp]ort is already in use\. ?(?:dist_init_port=(?P<port>\d{1,6}))?|Could not bind port (?P<bind_port>\d{1,6}) on any",
          "port_in_use", phase="init",
-         advice="Free the port {port} or set another --dist-init-addr in sglang_server_arguments.", versions="0.5.6+"),
+         advice="Free the port {port} or set another --dist-init-addr in sglang_server_arguments.", versions="0.5.6+",
+         source="SGLang: srt/server_args.py"),
     _row("port_waiting", "is in use. waiting for", r"port (?P<port>\d{1,6}) is in use\. Waiting for", None,
-         role=NOTICE, versions="0.4.9+"),
+         role=NOTICE, versions="0.4.9+",
+         source="SGLang: srt/utils/network.py"),
     # -----------------------------------------------------------------------------------------------------------------
     # CUDA programs
     _row("illegal_access",
@@ -326,16 +362,18 @@ ROWS = (
          r"(?:CUDA|HIP) error: (?:device-side assert triggered|misaligned address|unspecified launch failure"
          r"|an illegal instruction was encountered|invalid program counter|the launch timed out and was terminated)",
          "cuda_illegal_access", fault="engine", anytime=True, advice=_KERNEL_BROKE, source="CUDA, ROCm"),
-    _row("xid_program", "xid", r"NVRM: Xid \([^)]*\): (?P<xid>13|31|43|45)\b", "cuda_illegal_access", role=PEER,
+    _row("xid_program", "xid", r"NVRM: Xid \([^)]*\): (?P<xid>13|31|43|45)\b" + _XID_PROCESS, "cuda_illegal_access", role=PEER,
          fault="engine", anytime=True,
          advice="Go back to the version or configuration that served last: a kernel of the engine broke.",
          source="NVIDIA Xid catalogue"),
     _row("no_kernel_image", ("no kernel image", "hiperrornobinaryforgpu"), r"no kernel image is available|hipErrorNoBinaryForGpu",
          "gpu_arch_unsupported",
          advice="Install an engine that was built for this GPU (sglang_engine_version): its kernels do not hold this compute capability.",
-         source="CUDA"),
+         source="CUDA",
+         versions="all"),
     _row("sm75", "only supports sm75", r"SGLang only supports sm75 and above", "gpu_arch_unsupported",
-         advice="Use a GPU of compute capability 7.5 or above."),
+         advice="Use a GPU of compute capability 7.5 or above.",
+         versions="all", source="SGLang: srt/model_executor/model_runner_components/load_model_utils.py"),
     _row("not_compatible", "is not compatible with the current",
          r"with CUDA capability (?P<capability>sm_\d+) is not compatible with the current", "gpu_arch_unsupported",
          decisive=False, advice="Install an engine whose torch knows this GPU (sglang_engine_version).",
@@ -343,7 +381,8 @@ ROWS = (
     _row("minimum_capability", "minimum capability",
          r"is not supported for the current GPU\. Minimum capability: (?P<minimum>\d+)\. Current "
          r"capability: (?P<capability>\d+)", "gpu_arch_unsupported",
-         advice="Use another quantisation or a newer GPU: this one lacks the format."),
+         advice="Use another quantisation or a newer GPU: this one lacks the format.",
+         versions="all", source="SGLang: srt/model_loader/loader.py"),
     _row("needs_newer_gpu",
          ("only support", "require", "is not supported on", "not supported for", "needs a", "not supported in this architecture",
           "is not supported", "platform does not support"),
@@ -355,7 +394,7 @@ ROWS = (
          "gpu_arch_unsupported", decisive=False,
          advice="Choose another --attention-backend, --moe-runner-backend or quantisation in sglang_server_arguments: this GPU lacks what was "
          "chosen.",
-         source="flash-attention, FlashInfer, Triton, SGLang"),
+         source="flash-attention, FlashInfer, Triton, SGLang: srt/layers"),
     _row("kernel_resources", "out of resource",
          r"[Oo]ut of resource(?:s)?: shared memory, Required: (?P<required_bytes>\d{1,12}), Hardware limit: (?P<limit_bytes>\d{1,12})",
          "gpu_arch_unsupported", fault="engine", anytime=True, decisive=False, advice=_OTHER_KERNEL, source="Triton"),
@@ -368,32 +407,39 @@ ROWS = (
     # No GPU, wrong driver
     _row("no_gpus", "no cuda gpus are available", r"No CUDA GPUs are available", "no_gpu", fault="host",
          advice="Check that the driver is loaded (nvidia-smi) and that CUDA_VISIBLE_DEVICES names boards of this host.",
-         source="torch"),
+         source="torch",
+         versions="all"),
     _row("no_driver", "found no nvidia driver", r"Found no NVIDIA driver", "no_gpu", fault="host",
-         advice="Install the driver.", source="torch"),
+         advice="Install the driver.", source="torch",
+         versions="all"),
     _row("no_accelerator", ("no accelerator", "no supported", "not compiled with cuda enabled", "no cuda devices found", "no gpu memory values found",
                             "no hip gpus are available"),
          r"No accelerator|[Nn]o supported (?:device|accelerator)|Torch not compiled with CUDA enabled|No CUDA devices found"
          r"|No GPU memory values found|No HIP GPUs are available",
          "no_gpu", fault="host", decisive=False,
-         advice="Check that the driver is loaded (nvidia-smi) and that the engine was built for this device; a host without one needs device: cpu."),
+         advice="Check that the driver is loaded (nvidia-smi) and that the engine was built for this device; a host without one needs device: cpu.",
+         versions="all", source="SGLang: srt/utils/common.py"),
     _row("no_cuda_device", "no cuda-capable device", r"no CUDA-capable device is detected", "no_gpu", fault="host",
          advice="Check that the driver is loaded (nvidia-smi).", source="CUDA"),
     _row("libcuda", "libcuda.so", r"libcuda\.so(?:\.1)?: cannot open shared object file", "no_gpu", fault="host",
-         decisive=False, advice="Install the driver.", source="loader"),
+         decisive=False, advice="Install the driver.", source="loader",
+         versions="all"),
     _row("nvidia_smi", ("nvidia-smi", "rocm-smi not found"),
          r"nvidia-smi not found\. Ensure|nvidia-smi error|NVIDIA-SMI has failed|rocm-smi not found\. Ensure",
          "no_gpu", fault="host", decisive=False,
-         advice="Install the driver and keep nvidia-smi in the PATH of the unit."),
+         advice="Install the driver and keep nvidia-smi in the PATH of the unit.",
+         source="SGLang: srt/utils/common.py"),
     _row("driver_mismatch", "driver/library version mismatch", r"Driver/library version mismatch", "no_gpu",
          fault="host",
          advice="Reboot the host: the loaded driver is older than its libraries; then hold the packages.",
          source="NVML"),
     _row("driver_too_old", "driver on your system is too old",
          r"The NVIDIA driver on your system is too old(?: \(found version (?P<driver>\d+)\))?", "no_gpu",
-         fault="host", decisive=False, advice=_DRIVER, source="torch"),
+         fault="host", decisive=False, advice=_DRIVER, source="torch",
+         versions="all"),
     _row("driver_insufficient", "driver version is insufficient", r"CUDA driver version is insufficient", "no_gpu",
-         fault="host", advice=_DRIVER, source="CUDA"),
+         fault="host", advice=_DRIVER, source="CUDA",
+         versions="all"),
     _row("ptx", "unsupported toolchain", r"PTX was compiled with an unsupported toolchain", "no_gpu", fault="host",
          advice=_DRIVER, source="CUDA"),
     _row("fabric_manager", ("system not yet initialized", "error 802"), r"[Ss]ystem not yet initialized|error 802", "no_gpu",
@@ -401,7 +447,8 @@ ROWS = (
          source="CUDA"),
     _row("forward_compatibility", "forward compatibility was attempted",
          r"forward compatibility was attempted on non supported", "no_gpu", fault="host",
-         advice="Take the CUDA compat folder out of LD_LIBRARY_PATH.", source="CUDA"),
+         advice="Take the CUDA compat folder out of LD_LIBRARY_PATH.", source="CUDA",
+         versions="all"),
     _row("invalid_ordinal", "invalid device ordinal", r"invalid device ordinal", "no_gpu", fault="configuration",
          advice="Lower --tp-size in sglang_server_arguments, or correct CUDA_VISIBLE_DEVICES: there are fewer boards than ranks.",
          source="CUDA"),
@@ -416,42 +463,49 @@ ROWS = (
          r"Model architectures? \[(?P<architecture>[^\]]{0,200})\] are not supported for now\."
          r"|\b(?P<class_name>\w{1,100}) has no (?i:SGLang) implementation",
          "model_arch_unsupported",
-         advice='Install an engine that knows {architecture} (sglang_engine_version); look for "Ignore import error" lines above when it should.'),
+         advice='Install an engine that knows {architecture} (sglang_engine_version); look for "Ignore import error" lines above when it should.',
+         source="SGLang: srt/model_loader/utils.py"),
     _row("model_type", "does not recognize this architecture",
          r"(?:model type `?(?P<architecture>[\w.-]+)`? but Transformers )?does not recognize this architecture",
          "model_arch_unsupported",
          advice="Install an engine whose transformers knows {architecture} (sglang_engine_version).",
          decisive=False, source="transformers"),
     _row("unrecognized_model", "unrecognized model in", r"Unrecognized model in (?P<path>\S+)",
-         "model_arch_unsupported", advice=_MODEL_PATH, decisive=False, source="transformers"),
+         "model_arch_unsupported", advice=_MODEL_PATH, decisive=False, source="transformers",
+         versions="all"),
     _row("unsupported_architecture", "unsupported",
          r"[Uu]nsupported (?:model )?architectures?:? ?(?P<architecture>\w+(?:For\w+))", "model_arch_unsupported",
-         advice="Install an engine that knows {architecture} (sglang_engine_version).", decisive=False),
+         advice="Install an engine that knows {architecture} (sglang_engine_version).", decisive=False,
+         source="SGLang: srt/configs/internvl.py"),
     _row("quant_mismatch", "quantization method specified",
          r"Quantization method specified in the model config \((?P<format>[\w.-]+)\) does not match",
          "quant_mismatch",
-         advice="Remove quantization from sglang_server_arguments: the model's own ({format}) counts."),
+         advice="Remove quantization from sglang_server_arguments: the model's own ({format}) counts.",
+         versions="all", source="SGLang: srt/configs/model_config.py"),
     _row("quant_unknown", ("quantization", "compatible scheme", "quant_config", "modelopt", "unsupported model when in", "serialized checkpoint"),
          r"(?:Unknown|Invalid|[Uu]nsupported) quantization (?:method|scheme|choice)|[Qq]uantization scheme is not supported(?! for the current)"
          r"|Cannot find (?:the config file for|any of) .{0,80}(?:quantization|modelopt)|No (?:compressed-tensors|quark) compatible scheme|Invalid quant_config"
          r"|(?:is not supported|does not support|not yet supported) (?:for |by )?\w{0,30} ?quantization|is not supported for quantization method"
          r"|quantization is currently not supported|Unsupported model when in \S{1,40}|only support(?:s)? \w{0,20}-?serialized checkpoint",
          "quant_mismatch", decisive=False,
-         advice="Choose a quantisation that this engine and the model's files share (quantization in sglang_server_arguments)."),
+         advice="Choose a quantisation that this engine and the model's files share (quantization in sglang_server_arguments).",
+         source="SGLang: srt/layers/quantization/__init__.py"),
     _row("quant_kernel", ("does not support weight_bits", "quantized weight shape", "min_thread_", "is not divisible by group_size"),
          r"does not support weight_bits|(?:input|output) size is not aligned with the quantized weight shape"
          r"|is not divisible by +(?:min_thread_[nk]|group_size)\b",
-         "quant_mismatch", decisive=False, advice=_TP, source="SGLang, vLLM"),
+         "quant_mismatch", decisive=False, advice=_TP, source="SGLang: srt/layers/quantization, vLLM"),
     _row("quant_tensor", "keyerror",
          r"^KeyError: '(?P<tensor>[\w.]{1,200}\.\w*(?:scale(?:_inv|_2)?|scales|qweight|qzeros|g_idx|zero_point|weight_packed|absmax|quant_map))'",
          "quant_mismatch", decisive=False, advice=_SHAPES, source="Python"),
     _row("quant_block", ("divisible by weight quantization block", "input_size_per_partition"),
          r"is not divisible by weight quantization block_[nk]|input_size_per_partition .{0,80}(?:not divisible|divisible by)",
-         "quant_mismatch", advice=_TP),
+         "quant_mismatch", advice=_TP,
+         versions="all", source="SGLang: srt/layers/quantization/fp8_utils.py"),
     _row("weight_shape", ("to load weight", "shape mismatch", "shape"),
          r"(?:Tried|Attempted) to load weight \(?(?:torch\.Size|of size)|[Pp]resharded tensor shape mismatch"
          r"|^AssertionError: .{0,40}(?:param|loaded_weight)\S{0,20}shape",
-         "quant_mismatch", decisive=False, advice=_SHAPES),
+         "quant_mismatch", decisive=False, advice=_SHAPES,
+         source="SGLang: srt/model_loader/weight_utils.py"),
     _row("tensor_size", ("must match the size of tensor", "size mismatch", "start ("),
          r"The size of tensor a \(\d+\) must match the size of tensor b|size mismatch, got|^RuntimeError: start \(\d+\) \+ length \(\d+\) exceeds",
          "quant_mismatch", decisive=False, only_in=("weights",), advice=_SHAPES, source="torch"),
@@ -475,23 +529,29 @@ ROWS = (
     _row("repository_not_found", ("repositorynotfounderror", "repository not found for url"),
          r"RepositoryNotFoundError|Repository Not Found for url: (?P<repo>\S+)", "hf_not_found", decisive=False,
          advice="Check the model's name; a private model looks missing without a token that may read it.",
-         source="huggingface_hub"),
+         source="huggingface_hub",
+         versions="all"),
     _row("gated", ("gatedrepoerror", "gated repo", "invalid user token", "invalid credentials in authorization"),
          r"GatedRepoError(?:: (?P<status>40[13]) Client Error)?|(?:trying to access a gated repo|Cannot access gated repo)"
          r"|Invalid user token|Invalid credentials in Authorization header",
-         "hf_auth", decisive=False, advice=_TOKEN, source="huggingface_hub, transformers"),
+         "hf_auth", decisive=False, advice=_TOKEN, source="huggingface_hub, transformers",
+         versions="all"),
     _row("http_401", "client error", r"\b(?P<status>401) Client Error", "hf_auth", decisive=False, advice=_TOKEN,
-         source="huggingface_hub"),
+         source="huggingface_hub",
+         versions="all"),
     _row("http_403", "client error", r"\b(?P<status>403) Client Error", "hf_auth", decisive=False,
          advice="Have access to the model ({repo}) granted to the account of the token: it is logged in, and not on the list.",
-         source="huggingface_hub"),
+         source="huggingface_hub",
+         versions="all"),
     _row("restricted", "is restricted", r"Access to model (?P<repo>\S+) is restricted", "hf_auth", decisive=False,
-         advice=_TOKEN, source="huggingface_hub"),
+         advice=_TOKEN, source="huggingface_hub",
+         versions="all"),
     _row("http_404", "client error", r"\b(?P<status>404) Client Error", "hf_not_found", decisive=False,
          advice="Check the model's name and revision.", source="huggingface_hub"),
     _row("entry_not_found", ("notfounderror", "cannot find an appropriate cached snapshot", "offline mode is enabled"),
          r"(?:Remote|Local)?EntryNotFoundError|RevisionNotFoundError|Cannot find an appropriate cached snapshot|offline mode is enabled",
-         "hf_not_found", decisive=False, advice=_MODEL_PATH, source="huggingface_hub"),
+         "hf_not_found", decisive=False, advice=_MODEL_PATH, source="huggingface_hub",
+         versions="all"),
     _row("hub_unreachable", ("couldn't connect to", "max retries exceeded with url"),
          r"We couldn't connect to '(?P<url>[^']{0,200})'"
          r"|HTTPS?ConnectionPool\(host='(?!127\.|localhost|0\.0\.0\.0|::1|\[)(?P<host>[^']{0,200})'[^\n]*Max retries exceeded with url: "
@@ -499,17 +559,20 @@ ROWS = (
          "hf_not_found", decisive=False, transient=True, advice=_HUB, source="transformers, requests"),
     _row("not_a_folder", ("is not a local folder", "repo id must"),
          r"is not a local folder and is not a valid model identifier|Repo id must (?:be in the form|use alphanumeric)",
-         "hf_not_found", decisive=False, advice=_MODEL_PATH, source="transformers, huggingface_hub"),
+         "hf_not_found", decisive=False, advice=_MODEL_PATH, source="transformers, huggingface_hub",
+         versions="all"),
     _row("no_file_named", "does not appear to have",
          r"does not appear to have (?:a file named|files named) (?P<file>\S+)", "hf_not_found", decisive=False,
-         advice=_MODEL_PATH, source="transformers"),
+         advice=_MODEL_PATH, source="transformers",
+         versions="all"),
     _row("no_config", "no such file or directory",
          r"No such file or directory: '?(?P<file>[^']{0,300}(?:config\.json|\.safetensors|\.bin|\.gguf|index\.json))",
          "hf_not_found", decisive=False, advice=_MODEL_PATH, source="Python"),
     _row("no_weights", ("model weights", "weight file", "weights file", "safetensors file", "shard file"),
          r"Cannot find any (?:of the )?model weights|No (?:model weights|safetensors files?|weights? files?) found"
          r"|references \d+ shard file\(s\) missing from",
-         "hf_not_found", advice=_MODEL_PATH),
+         "hf_not_found", advice=_MODEL_PATH,
+         source="SGLang: srt/model_loader/loader.py"),
     _row("broken_weights", ("safetensor", "error while deserializing header", "pytorchstreamreader", "files are still corrupted"),
          r"SafetensorError: .{0,80}(?:HeaderTooLarge|InvalidHeader|MetadataIncompleteBuffer|header too (?:large|small)"
          r"|incomplete metadata)|Error while deserializing header|PytorchStreamReader failed|model files are still corrupted", "hf_not_found",
@@ -527,7 +590,8 @@ ROWS = (
          r"^(?!.*/dev/shm).*No space left on device(?:: '(?P<path>[^']{0,300})')?", "disk_full", fault="host",
          anytime=True, decisive=False, advice="Free room at {path}.", source="Python"),
     _row("pack_space", ("insufficient space for", "insufficient free space"), r"[Ii]nsufficient (?:space for .{0,40}Pack|free space): ",
-         "disk_full", fault="host", decisive=False, advice="Free room where the prepared weights go.", versions="0.5.22+"),
+         "disk_full", fault="host", decisive=False, advice="Free room where the prepared weights go.", versions="0.5.22+",
+         source="SGLang: srt/model_loader/expert_pack/build.py"),
     _row("quota", "quota exceeded", r"Disk quota exceeded(?:: '(?P<path>[^']{0,300})')?", "disk_full", fault="host",
          advice="Raise the quota of the service user at {path}.", source="Python"),
     # -----------------------------------------------------------------------------------------------------------------
@@ -543,32 +607,31 @@ ROWS = (
          r"numactl: (?:.{0,80}(?:not found|invalid|out of range|Operation not permitted|command not found))|No such file or directory: 'numactl'"
          r"|NUMA index \d+ .{0,80}is out of range for \d+ numa nodes",
          "numa_bind", advice="Install numactl, or turn NUMA binding off in sglang_server_arguments.",
-         source="numactl, SGLang"),
+         source="numactl, SGLang: srt/utils/numa_utils.py"),
     _row("libnuma", "libnuma", r"libnuma: Error|OSError: libnuma\.so[.\d]*: cannot open shared object", "numa_bind",
          advice="Install libnuma1, or turn NUMA binding off in sglang_server_arguments.", source="libnuma"),
     _row("libnuma_missing", "libnuma", r"ImportError: libnuma\.so[.\d]*: cannot open shared object", "toolchain_missing",
          decisive=False, advice="Install libnuma1: the kernels of the engine are linked against it.", source="loader"),
-    _row("numa_migrate", ("numa", "sched_setaffinity"),
-         r"(?:sched_setaffinity|numa_bind|numa_set_membind|numa_migrate_pages|NUMA (?:bind|affinity))[^\n]{0,60}"
-         r"(?:Invalid argument|Operation not permitted|failed)", "numa_bind", decisive=False,
-         advice="Turn NUMA binding off in sglang_server_arguments, or widen the CPUs and memory nodes of the unit.",
-         source="libnuma"),
     # -----------------------------------------------------------------------------------------------------------------
     # Toolchain and virtual environment
     _row("nvcc", "nvcc",
          r"Could not find (?P<wanted_tool>nvcc)|No such file or directory: '(?:[^']{0,200}/)?(?P<tool>nvcc)'|(?P<missing_tool>nvcc)(?:: command)? not found",
-         "toolchain_missing", decisive=False, advice=_TOOLCHAIN, source="FlashInfer, torch"),
+         "toolchain_missing", decisive=False, advice=_TOOLCHAIN, source="FlashInfer, torch",
+         versions="all"),
     _row("cuda_home", ("cuda_home", "could not find cuda installation"),
          r"CUDA_HOME environment variable is not set|Could not find CUDA installation|CUDA_HOME does not exist"
          r"|cuda_home=\S+ doesn't exist", "toolchain_missing", decisive=False, advice=_TOOLCHAIN,
-         source="torch, DeepGEMM"),
+         source="torch, DeepGEMM",
+         versions="all"),
     _row("ninja", "ninja",
          r"Ninja is required to load C\+\+ extensions|No such file or directory: '(?P<tool>ninja)'|Ninja build failed"
-         r"|Command '\['ninja'", "toolchain_missing", decisive=False, advice=_TOOLCHAIN, source="torch"),
+         r"|Command '\['ninja'", "toolchain_missing", decisive=False, advice=_TOOLCHAIN, source="torch",
+         versions="all"),
     _row("jit_build", ("failed to build jit module", "error building extension", "unsupported gnu version", "nvcc fatal", "hipcc"),
          r"Failed to build JIT module|Error building extension|error -- unsupported GNU version|nvcc fatal +: |hipcc: (?:command )?not found"
          r"|No such file or directory: '(?:[^']{0,200}/)?(?P<tool>hipcc)'",
-         "toolchain_missing", decisive=False, advice=_TOOLCHAIN, source="SGLang 0.5.18+, torch, nvcc"),
+         "toolchain_missing", decisive=False, advice=_TOOLCHAIN, source="SGLang 0.5.18+, torch, nvcc",
+         versions="0.5.18+ (JIT module); others not known"),
     _row("header", "fatal error: ",
          r"fatal error: '?(?P<tool>[\w./-]+\.(?:h|hpp|cuh))'?(?:: No such file| file not found)", "toolchain_missing",
          decisive=False, advice=_TOOLCHAIN, source="gcc, nvcc"),
@@ -589,10 +652,12 @@ ROWS = (
          advice=_VENV, source="loader"),
     _row("sgl_kernel", ("sgl_kernel", "common_ops"),
          r"ImportError:[^\n]{0,200}(?:sgl_kernel|common_ops)|\[sgl_kernel\] CRITICAL: Could not load", "toolchain_missing",
-         decisive=False, advice=_VENV),
+         decisive=False, advice=_VENV,
+         versions="0.5+", source="SGLang: sgl_kernel, public reports"),
     _row("kernel_version", "less than the minimum required",
          r"is installed with version \S+,? which is less than the minimum required", "toolchain_missing",
-         decisive=False, advice=_VENV),
+         decisive=False, advice=_VENV,
+         source="SGLang: srt/utils/common.py"),
     _row("config_registered", "is already used by a transformers", r"is already used by a Transformers (?:model|config)",
          "toolchain_missing", decisive=False, advice=_VENV, source="transformers"),
     _row("module_missing", "no module named", r"ModuleNotFoundError: No module named '(?P<module>[\w.]+)'",
@@ -607,12 +672,14 @@ ROWS = (
          r"Watchdog caught collective operation timeout|Exception \(either an error or timeout\) detected by watchdog at work"
          r"|Timeout at NCCL work", "comm_timeout", role=COLLECTIVE, transient=True, anytime=True,
          advice="Look at the other ranks first: one of them did not take part; then " + _NETWORK[0].lower()
-         + _NETWORK[1:], source="torch"),
+         + _NETWORK[1:], source="torch",
+         versions="all"),
     _row("ranks_not_loaded", "finish the model loading",
          r"TP rank (?P<rank>\d{1,5}) could finish the model loading, but there are other ranks", "comm_timeout",
          role=COLLECTIVE, phase="weights", transient=True,
          advice="Look at the ranks that did not finish: they ran out of memory or read from a slow disk.",
-         versions="0.4.6+"),
+         versions="0.4.6+",
+         source="SGLang: srt/model_executor/model_runner_components/load_model_utils.py"),
     _row("barrier_timeout", ("monitoredbarrier", "timed out", "timeout", "ei000"),
          r"monitoredBarrier|[Tt]imed out (?:after|waiting) [^\n]{0,40}(?:barrier|ranks)"
          r"|(?:barrier|Gloo|gloo|allreduce|broadcast|[Rr]ecv)[^\n]{0,80}(?:[Tt]imed out|timeout)|Timed out waiting \d+ms for"
@@ -621,7 +688,8 @@ ROWS = (
     _row("nccl_error", ("nccl", "rccl", "hccl", "distbackenderror"),
          r"[NR]CCL error|HCCL (?:function )?error|\bnccl(?:Internal|System|UnhandledCuda|Remote|InvalidUsage|InvalidArgument)Error|DistBackendError"
          r"|NCCL WARN .{0,80}(?:failed|error)", "comm_init", role=COLLECTIVE, transient=True, advice=_NETWORK,
-         source="NCCL, RCCL, HCCL"),
+         source="NCCL, RCCL, HCCL",
+         versions="all"),
     _row("nvshmem", ("nvshmem", "ibv_modify_qp failed"),
          r"nvshmem (?:initialization|setup connections|detect topo) failed|NVSHMEM API called before NVSHMEM initialization|ibv_modify_qp failed",
          "comm_init", role=COLLECTIVE, transient=True,
@@ -641,7 +709,8 @@ ROWS = (
     _row("dist_network", ("distnetworkerror", "client socket has", "diststoreerror", "tcpstore", "failed to recv, got 0 bytes"),
          r"DistNetworkError|client socket has (?:timed out|failed to connect)|DistStoreError"
          r"|TCPStore[^\n]{0,120}(?:timeout|timed out|failed|[Bb]roken pipe)|failed to recv, got 0 bytes",
-         "comm_init", role=COLLECTIVE, transient=True, advice=_NODE_0, source="torch"),
+         "comm_init", role=COLLECTIVE, transient=True, advice=_NODE_0, source="torch",
+         versions="all"),
     _row("gloo_connect", ("gloo", "unable to find address", "unable to find interface"),
          r"Gloo connectFullMesh failed|gloo[^\n]{0,200}(?:no address|unable to find (?:address|interface)|Unable to resolve hostname)"
          r"|Unable to find (?:address|interface) for", "comm_init", role=CAUSE, phase="init",
@@ -653,7 +722,7 @@ ROWS = (
          "sglang_server_chunked_prefill_size.", source="gloo"),
     _row("peer_refused", "connection refused", r"Connection refused", "comm_init", role=PEER, decisive=False,
          transient=True, advice=_NODE_0, source="torch"),
-    _row("broken_pipe", ("heartbeat monitor", "broken pipe"), r"heartbeat monitor|Broken pipe[^\n]{0,80}(?:TCPStore|NCCL)",
+    _row("broken_pipe", ("heartbeat monitor", "broken pipe"), r"[Hh]eartbeat monitor|Broken pipe[^\n]{0,80}(?:TCPStore|NCCL)",
          "comm_timeout", role=PEER, transient=True, anytime=True, decisive=False,
          advice="Look at the other ranks: one of them ended without a word.", source="torch"),
     # -----------------------------------------------------------------------------------------------------------------
@@ -661,12 +730,14 @@ ROWS = (
     _row("pool_leak", ("memory leak detected", "mem leak detected"), r"(?:memory|Mem) [Ll]eak [Dd]etected!", "scheduler_died",
          fault="engine", anytime=True, decisive=False,
          advice="Go back to the engine's version that served last (sglang_engine_version): its own check found tokens of the pool lost, which no "
-         "fraction repairs."),
+         "fraction repairs.",
+         source="SGLang: srt/managers/scheduler_components/invariant_checker.py"),
     # -----------------------------------------------------------------------------------------------------------------
     # Hangs
     _row("watchdog", "watchdog timeout", r"[Ww]atchdog timeout \((?!.*self\.soft=True)", "watchdog_hang",
          anytime=True, transient=True,
-         advice="Raise --watchdog-timeout in sglang_server_arguments when kernels were being compiled; otherwise look at the collectives."),
+         advice="Raise --watchdog-timeout in sglang_server_arguments when kernels were being compiled; otherwise look at the collectives.",
+         versions="all", source="SGLang: srt/utils/watchdog.py"),
     _row("systemd_timeout", ("timed out", "failed with result 'timeout'"),
          r"(?:start operation timed out|Failed with result 'timeout'|State 'stop-sigterm' timed out)", "timeout",
          role=PEER, advice="Raise TimeoutStartSec of the unit: SGLang loads for minutes.", source="systemd"),
@@ -680,7 +751,7 @@ ROWS = (
          r"|HTTPS?ConnectionPool\(host='[^']{0,200}'[^\n]{0,80}Max retries exceeded with url: /(?:(?:get_)?model_info|generate|health)",
          "unknown", decisive=False, phase="warmup",
          advice="Take http_proxy and https_proxy out of the unit's environment, or give NO_PROXY this host, and look at --host: the server could "
-         "not reach itself for its warm-up.", source="SGLang, requests"),
+         "not reach itself for its warm-up.", source="SGLang: srt/entrypoints/http_server.py, requests"),
     _row("boards_missing", "boards within", r"^Expected \d+ boards within \d+ s, found less: ", "no_gpu", fault="host",
          transient=True, advice="Look at nvidia-smi and journalctl -k on the host, or raise sglang_server_boards_wait_seconds.",
          source="the wait for the boards before a start"),
@@ -697,43 +768,60 @@ ROWS = (
     # -----------------------------------------------------------------------------------------------------------------
     # Wrappers: in which step it happened
     _row("capture_failed", "graph failed", r"Capture (?:[\w -]{0,40} )?(?:cuda|CUDA|cpu|CPU|npu|NPU) graph failed", None,
-         role=WRAPPER, phase="graphs"),
+         role=WRAPPER, phase="graphs",
+         versions="all", source="SGLang: srt/model_executor/runner/decode_cuda_graph_runner.py"),
     _row("prefill_runner", "for prefill runner", r"Fail when using backend: .* for prefill runner", None,
-         role=WRAPPER, phase="graphs", versions="0.5.14+"),
-    _row("warmup_error", "warmup error", r"Initialization failed\. warmup error", None, role=WRAPPER, phase="warmup"),
+         role=WRAPPER, phase="graphs", versions="0.5.14+",
+         source="SGLang: srt/model_executor/runner_backend_utils/__init__.py"),
+    _row("warmup_error", "warmup error", r"Initialization failed\. warmup error", None, role=WRAPPER, phase="warmup",
+         versions="all", source="SGLang: srt/entrypoints/http_server.py"),
     _row("init_attention", "init_attention_backends", r"hit an exception in init_attention_backends", None,
-         role=WRAPPER, phase="pool"),
+         role=WRAPPER, phase="pool",
+         source="SGLang: public reports"),
     # -----------------------------------------------------------------------------------------------------------------
     # Consequences: somebody died; the cause stands elsewhere
     _row("exception", "hit an exception",
          r"(?P<who>Scheduler|DataParallelController|DetokenizerManager|TokenizerManager|TpModelWorkerClient|\b\w{1,60}) hit an exception",
-         "scheduler_died", role=CONSEQUENCE),
+         "scheduler_died", role=CONSEQUENCE,
+         versions="all", source="SGLang: srt/managers/scheduler.py"),
     _row("sigquit", "sigquit",
          r"Received sigquit from a child proces|SIGQUIT received\. signum=|Triggering SIGQUIT for cleanup",
-         "scheduler_died", role=CONSEQUENCE, versions="0.4.3+"),
+         "scheduler_died", role=CONSEQUENCE, versions="0.4.3+",
+         source="SGLang: srt/entrypoints/engine.py"),
     _row("native_crash", ("fatal python error", "terminate called after throwing"),
          r"Fatal Python error: (?P<signal_name>Segmentation fault|Aborted|Illegal instruction|Floating[ -]point exception)"
          r"|terminate called after throwing an instance of", "scheduler_died", role=CONSEQUENCE, source="Python, C++"),
     _row("pipe_closed", "eoferror", r"^EOFError\s*$", "scheduler_died", role=CONSEQUENCE, source="Python"),
     _row("rank_died", "scheduler died during initialization",
          r"Rank (?P<rank>\d{1,5}) scheduler died during initialization \(exit code: (?P<exit_code>-?\d{1,5})\)",
-         "scheduler_died", role=CONSEQUENCE, versions="0.5.10+"),
+         "scheduler_died", role=CONSEQUENCE, versions="0.5.10+",
+         source="SGLang: srt/entrypoints/engine.py"),
     _row("rank_dead", "scheduler is dead", r"Rank (?P<rank>\d{1,5}) scheduler is dead", "scheduler_died",
-         role=CONSEQUENCE, versions="0.4.6-0.5.9"),
+         role=CONSEQUENCE, versions="0.4.6-0.5.9",
+         source="SGLang: srt/entrypoints/engine.py"),
     _row("exit_code", "exit code: ", r"(?:^|\] )Exit code: (?P<exit_code>-?\d{1,5})", "scheduler_died", role=CONSEQUENCE,
-         versions="0.4.6-0.5.9"),
+         versions="0.4.6-0.5.9",
+         source="SGLang: srt/entrypoints/engine.py"),
     _row("child_failed", "child process unexpectedly failed",
          r"Child process unexpectedly failed with(?:.*?exit ?code[=: ]+(?P<exit_code>-?\d{1,5}))?", "scheduler_died",
-         role=CONSEQUENCE, versions="0.4.6-0.4.9"),
+         role=CONSEQUENCE, versions="0.4.6-0.4.9",
+         source="SGLang: srt/managers/tokenizer_manager.py"),
     _row("subprocess_crashed", "crashed with exit code",
          r"Subprocess (?P<who>\S+) \(pid=\d{1,10}\) crashed with exit code (?P<exit_code>-?\d{1,5})",
-         "scheduler_died", role=CONSEQUENCE, versions="0.5.10+"),
+         "scheduler_died", role=CONSEQUENCE, versions="0.5.10+",
+         source="SGLang: srt/utils/watchdog.py"),
     _row("terminated_with", "terminated with",
          r"Scheduler or DataParallelController \d{1,10} terminated with (?P<exit_code>-?\d{1,5})", "scheduler_died",
-         role=CONSEQUENCE),
+         role=CONSEQUENCE,
+         source="SGLang: srt/entrypoints/engine.py"),
     _row("init_failed", "initialization failed", r"Initialization failed\. Please see the error messages above",
-         "scheduler_died", role=CONSEQUENCE),
-    _row("kill_tree", "kill_process_tree called", r"kill_process_tree called", None, role=CONSEQUENCE),
+         "scheduler_died", role=CONSEQUENCE,
+         versions="all", source="SGLang: srt/entrypoints/engine.py"),
+    # bash: "./run.sh: line 22: 103525 Killed   python -m ..."; zsh: "zsh: killed     python3 ..."; dash: "Killed".
+    _row("shell_killed", "killed", r"^(?:\S{1,200}: line \d{1,6}: +\d{1,10} Killed(?:\s|$)|zsh: killed |Killed\s*$)",
+         "scheduler_died", role=CONSEQUENCE, source="bash, dash, zsh"),
+    _row("kill_tree", "kill_process_tree called", r"kill_process_tree called", None, role=CONSEQUENCE,
+         source="SGLang: srt/utils/common.py"),
     _row("main_exited", "main process exited", r"Main process exited, code=(?P<code>\w+), status=(?P<status>\d{1,5})",
          None, role=CONSEQUENCE, source="systemd"),
     _row("failed_with", "failed with result", r"Failed with result '(?P<result>[\w-]+)'", None, role=CONSEQUENCE,
@@ -742,22 +830,33 @@ ROWS = (
     # Notices: they end nothing
     _row("pool_full", ("kv cache pool is full", "decode out of memory happened"),
          r"KV cache pool is full\. Retract requests|Decode out of memory happened", None, role=NOTICE,
-         advice="Once a minute is fine; more often means that the pool is small for the load."),
+         advice="Once a minute is fine; more often means that the pool is small for the load.",
+         versions="all", source="SGLang: srt/managers/scheduler.py"),
     _row("health_failed", "health check failed", r"Health check failed\. Server couldn't get a response", None,
-         role=NOTICE, advice="A busy server misses health checks; raise SGLANG_HEALTH_CHECK_TIMEOUT."),
+         role=NOTICE, advice="A busy server misses health checks; raise SGLANG_HEALTH_CHECK_TIMEOUT.",
+         versions="0.4.3+", source="SGLang: srt/entrypoints/http_server.py"),
     _row("cap_ineffective", "is larger than the profiled value",
          r"max_total_tokens=(?P<cap>\d{1,15}) is larger than the profiled value (?P<tokens>\d{1,15})", None,
-         role=NOTICE, advice="The cap is above what the fraction gives, so it does nothing."),
+         role=NOTICE, advice="The cap is above what the fraction gives, so it does nothing.",
+         versions="all", source="SGLang: srt/mem_cache/kv_cache_configurator.py"),
     _row("pool_under_context", "fewer than --context-length",
          r"KV pool holds (?P<tokens>\d{1,15}) tokens, fewer than --context-length (?P<context>\d{1,15})", None,
-         role=NOTICE, advice="One request of full length does not fit into the pool.", versions="0.5.23"),
+         role=NOTICE, advice="One request of full length does not fit into the pool.", versions="0.5.23",
+         source="SGLang: srt/managers/tp_worker.py"),
     _row("requests_reduced", "max_running_requests",
          r"max_running_requests (?:was reduced from the requested|is capped to)", None, role=NOTICE,
-         advice="The memory for states allows fewer requests at once than asked for."),
+         advice="The memory for states allows fewer requests at once than asked for.",
+         versions="0.5+", source="SGLang: srt/mem_cache/kv_cache_configurator.py"),
 )
 
 # Generic exceptions by the file in which they were raised, when no row knows their text.
 FRAMES = (
+    (
+        "numa_bind",
+        re.compile(r"in (?:(?:set_)?gpu_proc_affinity|init_threads_binding|cpu_affinity(?:_set)?)\b"),
+        "Take SGLANG_SET_CPU_AFFINITY out of sglang_server_environment, or widen AllowedCPUs of the unit: it may not use the "
+        "processors that the engine wants to bind to.",
+    ),
     (
         "bad_args",
         re.compile(
@@ -822,6 +921,14 @@ FRAME_PHASES = (
     ),
     ("serving", re.compile(r"in event_loop\w*|in run_batch|in forward_batch_generation|in process_batch_result")),
 )
+
+# A traceback that went through one of these happened while the model was run; through one of the others, between passes.
+PASS = re.compile(r"\b(?:run_batch|forward_batch_generation|process_batch_result\w*)\b")
+OUTSIDE_A_PASS = re.compile(
+    r"\b(?:on_idle|self_check_during_idle|check_memory|process_input_requests|recv_requests|_check_\w{1,40})\b"
+)
+# What happens in a pass, whatever frames were printed.
+PASS_KINDS = (BY_PHASE, "oom_prefill", "oom_decode", "kv_pool_too_small", "cuda_illegal_access")
 
 # A line with one of these is a warning of something that was survived.
 HARMLESS = (

@@ -91,6 +91,13 @@ SHAPES = {
         "keep",
         "Free {board}: other processes hold {foreign_gib:.2f} GiB of it; no sglang_server_mem_fraction_static helps.",
     ),
+    # Before the first weight nothing of ours is on the board: whoever filled it is another, often a process of an
+    # earlier start that did not end.
+    "occupied": (
+        "keep",
+        "Free {board}: nothing was loaded yet, so another process holds its memory, often one left over of an "
+        "earlier start (look at nvidia-smi); no sglang_server_mem_fraction_static helps.",
+    ),
     "weights": (
         "infeasible",
         "Spread the weights over more boards (--tp-size in sglang_server_arguments) or use a smaller quantisation: "
@@ -118,11 +125,13 @@ SHAPES = {
     "spike": ("lower", "Lower sglang_server_chunked_prefill_size, or sglang_server_mem_fraction_static{short}."),
     "thin_reserve": ("lower", "Lower sglang_server_mem_fraction_static, or sglang_server_chunked_prefill_size{short}."),
 }
-_SHAPE_BY_KIND = {"oom_graph_capture": "graphs", "oom_decode": "decode", "oom_pool": "pool"}
+_SHAPE_BY_KIND = {"oom_graph_capture": "graphs", "oom_decode": "decode"}
+# Phases before the first weight.
+_BEFORE_LOAD = ("process", "init")
 
 
-def shape_of(kind, figures):
-    """Return the shape (a key of SHAPES) of a device memory death: what its figures say about the reason."""
+def shape_of(kind, figures, phase=None):
+    """Return the shape (a key of SHAPES) of a device memory death: what its figures and phase say of the reason."""
     total, foreign = figures.get("total_gib"), figures.get("foreign_gib", 0.0)
     wanted = figures.get("wanted_mib")
     missing = (wanted or 0.0) - figures.get("free_mib", 0.0)
@@ -130,17 +139,19 @@ def shape_of(kind, figures):
     if total and foreign > FOREIGN_SHARE * total:
         return "foreign"
     if kind == "oom_weights":
-        return "weights"
+        return "occupied" if phase in _BEFORE_LOAD else "weights"
     if wanted and unallocated_mib >= max(missing, FRAGMENTED_LEAST_MIB):
         return "fragmentation"
+    if phase == "pool":
+        return "pool"
     if kind in _SHAPE_BY_KIND:
         return _SHAPE_BY_KIND[kind]
     return "spike" if wanted and wanted >= SPIKE_MIB else "thin_reserve"
 
 
-def judge_out_of_memory(kind, figures):
+def judge_out_of_memory(kind, figures, phase=None):
     """Return (direction, shape, advice) of a device memory death."""
-    shape = shape_of(kind, figures)
+    shape = shape_of(kind, figures, phase)
     direction, advice = SHAPES[shape]
     wanted, free = figures.get("wanted_mib"), figures.get("free_mib")
     short = (

@@ -15,6 +15,38 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_
 
 EVIDENCE_LENGTH = 400
 
+# Every class of a death. The last two are none of an engine: systemd did not start the unit, or did not wait longer.
+KINDS = (
+    "oom_weights",
+    "oom_graph_capture",
+    "oom_prefill",
+    "oom_decode",
+    "kv_pool_too_small",
+    "host_oom_kill",
+    "comm_init",
+    "comm_timeout",
+    "watchdog_hang",
+    "model_arch_unsupported",
+    "gpu_arch_unsupported",
+    "quant_mismatch",
+    "toolchain_missing",
+    "port_in_use",
+    "tokenizer",
+    "hf_auth",
+    "hf_not_found",
+    "disk_full",
+    "cuda_illegal_access",
+    "gpu_unbalanced",
+    "numa_bind",
+    "bad_args",
+    "gpu_lost",
+    "no_gpu",
+    "scheduler_died",
+    "unknown",
+    "unit_failed",
+    "timeout",
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Failure:

@@ -18,13 +18,19 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_record im
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
 from ansible_collections.gpufleet.sglang.plugins.module_utils._unit import (
+    DUMPED,
     EXITED,
+    KILLED,
     SYSTEMD_EXIT_STATUSES,
     exit_sentence,
 )
 
 # SIGILL, SIGABRT, SIGFPE, SIGSEGV, as Python and as a shell print them.
 NATIVE_EXIT_CODES = (-4, -6, -8, -11, 132, 134, 136, 139)
+NATIVE_ADVICE = (
+    "Go back to the version or configuration that served last, and look for Xid lines in the kernel's log: the process "
+    "crashed outside Python."
+)
 
 
 def from_exceptions(case):
@@ -93,10 +99,7 @@ def from_markers(case):
     elif silent and code in (-7, 135):
         kind, fault, advice = "host_oom_kill", "host", "Enlarge shared memory (/dev/shm): a rank ended by SIGBUS."
     elif code in NATIVE_EXIT_CODES or any(hit.row.name == "native_crash" for hit in deaths):
-        advice = (
-            "Go back to the version or configuration that served last, and look for Xid lines in the kernel's log: the "
-            "process crashed outside Python."
-        )
+        advice = NATIVE_ADVICE
     return Failure(
         kind=kind,
         phase=phase_of(first, {}),
@@ -143,7 +146,11 @@ def from_unit(case):
             kind, advice = known_kind, known_advice
             break
     else:
-        if unit.exec_main_code == EXITED and unit.exec_main_status in SYSTEMD_EXIT_STATUSES:
+        if unit.exec_main_code == DUMPED or (
+            unit.exec_main_code == KILLED and -(unit.exec_main_status or 0) in NATIVE_EXIT_CODES
+        ):
+            kind, advice = "scheduler_died", NATIVE_ADVICE
+        elif unit.exec_main_code == EXITED and unit.exec_main_status in SYSTEMD_EXIT_STATUSES:
             kind, advice = "bad_args", "Deploy again: systemd could not start the program of the unit."
         elif unit.exec_main_code == EXITED and unit.exec_main_status == 2 and startup.phase == "process":
             kind, advice = (
@@ -157,7 +164,7 @@ def from_unit(case):
             evidence, at = hit.entry.message, hit.entry.realtime_seconds
             break
     last = case.last_text()
-    if kind == "unknown" and last:
+    if kind in ("unknown", "scheduler_died") and last:
         evidence = "{0}; last line: {1}".format(evidence, last)
     return Failure(
         kind=kind,
@@ -173,7 +180,7 @@ def from_unit(case):
         },
         at=at,
         fault="host" if kind == "host_oom_kill" else "engine",
-        lines=case.last_lines() if kind == "unknown" else (),
+        lines=case.last_lines() if kind in ("unknown", "scheduler_died") else (),
     )
 
 

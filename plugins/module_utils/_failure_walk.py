@@ -79,11 +79,20 @@ _FRAMES_KEPT = 400
 # Lines that echo what users or operators wrote.
 _NEVER_A_CAUSE = (*ECHO_PREFIXES, "server_args=")
 
+# What only a server that works prints.
+_PASSES = ("Decode batch", "Prefill batch")
+_ANSWERED = re.compile(r"^INFO: {1,10}\S{1,200} - \"POST /[^\"]{0,300}\" 200\b")
+
 _BY_NEEDLE = {}
 for _entry in ROWS:
     for _needle in _entry.needles:
         _BY_NEEDLE.setdefault(_needle, []).append(_entry)
 _BY_NEEDLE = tuple((needle, tuple(rows)) for needle, rows in _BY_NEEDLE.items())
+
+
+def _shows_life(text):
+    """Tell whether a line shows that a ready server works: a pass of the model, or a request that was answered."""
+    return text.startswith(_PASSES) or _ANSWERED.search(text, 0, LINE_LENGTH) is not None
 
 
 def _names_exception(text):
@@ -99,6 +108,8 @@ class Walk:
         self.exceptions = []
         self.ready_index = None
         self.stopping_index = None
+        self.sigterm_index = None
+        self.alive_index = None
         self.pids = set()
         self.last_service = None
         self._open = {}
@@ -111,6 +122,10 @@ class Walk:
         if entry.source == SERVICE:
             self.pids.add(entry.pid)
             self.last_service = (index, entry, text)
+            if self.ready_index is not None and _shows_life(text):
+                self.alive_index = index
+            elif text.startswith("SIGTERM received"):
+                self.sigterm_index = index
         elif entry.unit_message and text.startswith("Stopping "):
             self.stopping_index = index
         if text.startswith(_NEVER_A_CAUSE):

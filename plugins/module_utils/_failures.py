@@ -42,7 +42,6 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_unnamed i
     from_unit,
     stalled,
 )
-from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_walk import walk
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
 
 # The kind of a device memory death, by the phase in which it happened.
@@ -50,7 +49,9 @@ KIND_BY_PHASE = {
     "process": "oom_weights",
     "init": "oom_weights",
     "weights": "oom_weights",
-    "pool": "oom_pool",
+    # Between the weights and the graphs the same lever helps as at the graphs: the fraction was too high for what was
+    # free. The phase and the shape (see _failure_figures) tell the two apart.
+    "pool": "oom_graph_capture",
     "graphs": "oom_graph_capture",
     "warmup": "oom_prefill",
     "prefill": "oom_prefill",
@@ -58,8 +59,11 @@ KIND_BY_PHASE = {
     "decode": "oom_decode",
 }
 
+# Words that end a server were read, and it works on.
+SURVIVED = "The server lived on, and a request or a command ended by it: look at what was asked when it comes again."
+
 # Kinds in which memory of the device or of the pool ran out.
-MEMORY_KINDS = ("oom_weights", "oom_pool", "oom_graph_capture", "oom_prefill", "oom_decode", "kv_pool_too_small")
+MEMORY_KINDS = ("oom_weights", "oom_graph_capture", "oom_prefill", "oom_decode", "kv_pool_too_small")
 
 
 def classify(
@@ -71,18 +75,20 @@ def classify(
     silence_seconds=None,
     deadline_seconds=None,
     secrets=(),
+    case=None,
 ):
     """Name the cause of death of one invocation, or return None when nothing died.
 
     entries: list of _journal_lines.Entry of one invocation (kernel lines may be among them); startup: its
     _startup.Startup (read here when not given); unit: _unit.UnitState read after the entries, which confirms the end;
     target_tokens and cell_bytes (bytes of one token on one rank) let a pool that is too small be judged for good;
-    silence_seconds and deadline_seconds name a hang that no line tells; secrets: texts that must not be returned.
+    silence_seconds and deadline_seconds name a hang that no line tells; secrets: texts that must not be returned; case:
+    the Case of these entries where it was read already.
     """
-    case = Case(entries, startup, unit, secrets)
+    case = case or Case(entries, startup, unit, secrets)
     cause = case.cause()
     failure = _from_hit(cause, case, target_tokens, cell_bytes) if cause else None
-    if case.over and unit.result == "oom-kill" and (failure is None or failure.kind != "host_oom_kill"):
+    if case.over and case.unit.result == "oom-kill" and (failure is None or failure.kind != "host_oom_kill"):
         failure = from_unit(case)
     failure = failure or from_exceptions(case) or from_markers(case)
     if failure is None and case.over and not case.asked_to_stop():
@@ -109,7 +115,7 @@ def _from_hit(hit, case, target_tokens, cell_bytes):
         # A line without any context: most of these deaths happen in a prefill, and nothing says where this one did.
         phase = None if phase == "process" else phase
         kind = KIND_BY_PHASE.get(phase, "oom_prefill")
-    direction, advice, figures = _judge(hit, case, kind, target_tokens, cell_bytes)
+    direction, advice, figures = _judge(hit, case, kind, phase, target_tokens, cell_bytes)
     fault = row.fault
     if _is_memory(row) and _is_host_memory(hit):
         # The CUDA call that pins host memory uses the words of the board's memory.
@@ -138,12 +144,12 @@ def _from_hit(hit, case, target_tokens, cell_bytes):
     )
 
 
-def _judge(hit, case, kind, target_tokens, cell_bytes):
+def _judge(hit, case, kind, phase, target_tokens, cell_bytes):
     """Return (direction, advice, figures) of a hit: those of its row, sharpened by what the log gives in numbers."""
     row, direction, advice, figures = hit.row, hit.row.direction, hit.row.advice, figures_of(hit.match)
     if _is_memory(row):
         figures.update(_richest_figures(hit, case))
-        direction, figures["shape"], judged = judge_out_of_memory(kind, figures)
+        direction, figures["shape"], judged = judge_out_of_memory(kind, figures, phase)
         advice = judged if row.name != "workspace" else advice
     elif row.name in ("prefill_tokens", "decode_tokens", "tokens"):
         direction, advice = judge_tokens(case.following(hit), figures, advice)
@@ -182,20 +188,27 @@ def _richest_figures(hit, case):
     return best
 
 
-def notices(entries, secrets=()):
-    """Return what is worth knowing and ends nothing: [{name, evidence, advice, count, at}], first seen first."""
-    found = {}
-    for hit in walk(entries).hits:
-        if hit.row.role == NOTICE and hit.row.advice:
-            notice = found.setdefault(
-                hit.row.name,
-                {
-                    "name": hit.row.name,
-                    "evidence": evidence_of(hit, secrets),
-                    "advice": hit.row.advice,
-                    "count": 0,
-                    "at": hit.entry.realtime_seconds,
-                },
-            )
-            notice["count"] += 1
+def notices(case):
+    """Return what is worth knowing and ended nothing: [{name, evidence, advice, count, at}], first seen first.
+
+    case: the Case of an invocation.
+    """
+    found, seen = {}, set()
+    told = [hit for hit in case.walk.hits if hit.row.role == NOTICE and hit.row.advice]
+    for hit in sorted(told + case.survived(), key=lambda hit: hit.index):
+        if hit.row.role != NOTICE and hit.index in seen:
+            continue
+        seen.add(hit.index)
+        advice = hit.row.advice if hit.row.role == NOTICE else SURVIVED
+        notice = found.setdefault(
+            hit.row.name,
+            {
+                "name": hit.row.name,
+                "evidence": evidence_of(hit, case.secrets),
+                "advice": advice,
+                "count": 0,
+                "at": hit.entry.realtime_seconds,
+            },
+        )
+        notice["count"] += 1
     return list(found.values())

@@ -11,6 +11,7 @@ line in _journal_lines, and logs that are no journal in _journal_text, so that n
 from __future__ import annotations
 
 import json
+import re
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _journal_export
 from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_lines import (
@@ -254,20 +255,49 @@ def starts(entries):
     """Cut a text log at the starts in it, one behind the other; returns a list of lists, at least one.
 
     A start begins with systemd's word about it or with the engine's arguments, once something of the one before has
-    been read.
+    been read; where a process ended, with the first words of a new one.
     """
-    cuts, past = [0], False
+    cuts, past, over, speakers = [0], False, False, set()
     for index, entry in enumerate(entries):
-        message = split_head(entry.message)[2]
-        if past and _begins_start(entry, message):
+        if _STEADY in entry.message:
+            continue
+        _stamp, rank, message = split_head(entry.message)
+        first_words = message.startswith(_FIRST_WORDS)
+        again = first_words and message in speakers or message.startswith(_RANK_BEGINS) and rank in speakers
+        if (past and _begins_start(entry, message)) or (over and (again or _USAGE.match(message))):
             cuts.append(index)
-            past = False
+            past, over, speakers = False, False, set()
         elif not past and any(words in message for words in _PAST_LINES):
             past = True
+        if message.startswith(_ENDS):
+            over = True
+        elif message.startswith(_RANK_BEGINS):
+            speakers.add(rank)
+        elif first_words:
+            speakers.add(message)
     return [entries[begin:end] for begin, end in zip(cuts, cuts[1:] + [len(entries)])]
+
+
+# Most lines of a long log, and none of these: "Decode batch, #running-req: 3, ...".
+_STEADY = " batch, #"
+# The last words of a process (SGLang's), and the first ones of another: those that only repeat when a new one says
+# them, and those of the argument parser, which ends what it speaks for.
+_ENDS = (
+    "Received sigquit",
+    "SIGQUIT received",
+    "SIGTERM received",
+    "Gracefully exiting",
+    "INFO:     Finished server process",
+)
+_RANK_BEGINS = ("Init torch distributed begin", "Init parallel begin")
+_FIRST_WORDS = ("INFO:     Started server process",)
+_USAGE = re.compile(
+    r"usage: \S|\S{1,200}: error: (?:unrecognized arguments|ambiguous option|argument |the following arguments)"
+)
+_USAGE_OF_SERVER = re.compile(r"usage: (?:\S{0,200}launch_server|sglang\b|__main__\.py|python\S{0,20} -m sglang)")
 
 
 def _begins_start(entry, message):
     if not entry.unit_message:
-        return message.startswith("server_args=")
+        return message.startswith("server_args=") or _USAGE_OF_SERVER.match(message) is not None
     return message.startswith("Started ") or (message.startswith("Starting ") and message.endswith("..."))

@@ -106,6 +106,16 @@ _CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _BREAK = re.compile(r"[\r\n\x00\x85\u2028\u2029]+")
 
 
+# What torchrun ("[default0]:") and mpirun ("[1,0]<stderr>:") put before each line.
+_LAUNCHER = re.compile(r"\[default\d{1,5}\]: ?|\[\d{1,6},\d{1,6}\]<(?:stdout|stderr|stddiag)>: ?")
+
+
+def without_launcher(line):
+    """Return a line without what torchrun or mpirun put before it."""
+    match = _LAUNCHER.match(line) if line[:1] == "[" else None
+    return line[match.end() :] if match else line
+
+
 def visible_lines(text):
     """Return the visible lines of one message: carriage returns and NULs split, colours and control characters dropped.
 
@@ -113,14 +123,14 @@ def visible_lines(text):
     not yet ended its line.
     """
     if _SPECIAL.search(text) is None:
-        text = text.rstrip()
+        text = without_launcher(text).rstrip()
         return _split_at_heads(text) if text else []
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     pieces = _BREAK.split(text)
     lines = []
     for piece in pieces:
-        piece = _CONTROL.sub("", piece).rstrip()
+        piece = without_launcher(_CONTROL.sub("", piece)).rstrip()
         if not piece.strip():
             continue
         lines.extend(_split_at_heads(piece))

@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_lines imp
     split_head,
     stamp_times,
     visible_lines,
+    without_launcher,
 )
 
 # journalctl -o short, short-precise, short-iso, short-iso-precise, short-full, short-unix, with-unit; syslog.
@@ -162,7 +163,7 @@ def _strip_prefix(line):
     found = match.groupdict()
     pid = int(found["pid"]) if found.get("pid") else None
     source = _SOURCES.get(match.group("ident"), SERVICE)
-    return source, pid, _prefix_times(found), match.group("rest")
+    return source, pid, _prefix_times(found), without_launcher(match.group("rest"))
 
 
 def _prefix_times(found):

@@ -15,17 +15,22 @@ import os
 import subprocess
 import threading
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _gpu_processes, _patience, _patience_deadline
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _gpu_processes,
+    _patience,
+    _patience_deadline,
+    _witness_tool,
+)
 from ansible_collections.gpufleet.sglang.plugins.module_utils._patience import Process, Sample
 
 # A look at all processes costs some milliseconds; nvidia-smi some hundred of the machine's, and seconds without its
 # daemon.
 SAMPLE_SECONDS = 5.0
 BOARDS_SECONDS = 10.0
-# nvidia-smi hangs on a sick driver: then the boards are not told.
+# nvidia-smi hangs on a sick driver: then the boards are not told, and it is not asked again.
 BOARDS_TIMEOUT_SECONDS = 5.0
+BOARDS_SLOW_SECONDS = 2.0
 
-NVIDIA_SMI_FOLDERS = ("/usr/lib/wsl/lib", "/usr/lib/nvidia/bin")
 WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".npz", ".msgpack")
 
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -114,32 +119,8 @@ def _process(pid, stat, proc_root):
     )
 
 
-def argument_of(pid, names, proc_root="/proc"):
-    """The value of the first of some arguments on a process's command line (the last one given counts), or None."""
-    words = _text(proc_root, str(pid), "cmdline").split("\0")
-    for name in names:
-        found = None
-        for position, word in enumerate(words):
-            if word.startswith(name + "="):
-                found = word[len(name) + 1 :]
-            elif word == name and position + 1 < len(words):
-                found = words[position + 1]
-        if found:
-            return found
-    return None
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Boards
-
-
-def find_nvidia_smi(name="nvidia-smi"):
-    """The path of the tool, or None."""
-    if os.path.sep in name:
-        return name if os.access(name, os.X_OK) else None
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep) + ["/usr/bin", *NVIDIA_SMI_FOLDERS]
-    paths = [os.path.join(folder, name) for folder in folders if folder]
-    return next((path for path in paths if os.access(path, os.X_OK) and os.path.isfile(path)), None)
 
 
 def held_mib(text, pids):
@@ -161,21 +142,29 @@ class Boards:
 
     ``mib``: what the unit's processes hold, None when nobody tells; ``count``: on how many boards.
 
-    :arg run: ``run(argv, timeout_seconds) -> text``, empty when it does not answer.
+    :arg run: ``run(argv, timeout_seconds) -> (status, stdout, stderr)``; raises as ``_witness_tool.run_limited`` does.
+    :arg silent: it did not answer in a slice before, and is not asked again.
     """
 
-    def __init__(self, path, clock, run=None):
+    def __init__(self, path, clock, run=_witness_tool.run_limited, silent=False):
         self._path = path
         self._clock = clock
-        self._run = run or _run
+        self._run = run
         self._thread = None
         self._asked_at = None
+        self._silent = silent
         self.mib = None
         self.count = 0
 
+    @property
+    def hangs(self):
+        """Whether nvidia-smi did not answer, or has been asked for long."""
+        pending = self._thread is not None and self._thread.is_alive()
+        return self._silent or pending and self._clock() - self._asked_at >= BOARDS_SLOW_SECONDS
+
     def look(self, pids):
         """Take the last answer, and ask again when it is time."""
-        if self._path is None or (self._thread is not None and self._thread.is_alive()):
+        if self._path is None or self._silent or (self._thread is not None and self._thread.is_alive()):
             return
         if self._asked_at is not None and self._clock() - self._asked_at < BOARDS_SECONDS:
             return
@@ -189,23 +178,14 @@ class Boards:
             "--query-compute-apps=" + ",".join(_gpu_processes.PROCESS_FIELDS),
             "--format=csv,noheader,nounits",
         ]
-        self.mib, self.count = held_mib(self._run(argv, BOARDS_TIMEOUT_SECONDS), pids)
-
-
-def _run(argv, timeout_seconds):
-    """Not run_command: this runs beside it, and must end."""
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_seconds,
-            check=False,
-            env=dict(os.environ, LANG="C", LC_ALL="C"),
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+        try:
+            status, out, _err = self._run(argv, BOARDS_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._silent = True
+            return
+        except OSError:
+            status, out = -1, ""
+        self.mib, self.count = held_mib("" if status else out, pids)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -277,6 +257,11 @@ class LoadLook:
     def boards(self):
         """On how many boards the unit's processes hold memory."""
         return self._boards.count
+
+    @property
+    def nvidia_smi_hangs(self):
+        """Whether nvidia-smi did not answer in this start."""
+        return self._boards.hangs
 
     def look(self, main_pid, phase, line):
         """Take the newest line into account, and the processes when it is time.

@@ -52,6 +52,12 @@ _SHAPE = re.compile(
     r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{8,}|sk-[A-Za-z0-9_-]{8,}|nvapi-[A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{16,})"
 )
 
+# Cheap tests: SGLang's own lines count tokens all day long, and few of them hold one that opens a door.
+_TOKEN = re.compile(
+    r"--[a-z0-9-]{0,31}token|(?:hf|hub|huggingface|access|auth|api|bearer|refresh|secret|session|security|id)[_-]?token"
+)
+_SHAPES = ("hf_", "sk-", "nvapi-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_")
+
 # Values that say "nothing is set": worth keeping, because they tell the reader that no key is in use.
 _NOTHING = frozenset(("none", "null", "true", "false", "''", '""', MASK))
 
@@ -99,14 +105,20 @@ def mask_text(text, secrets=()):
     for form in _known(secrets):
         result = result.replace(form, MASK)
     lowered = result.lower()
-    if "key" in lowered or "token" in lowered or "pass" in lowered or "secret" in lowered or "credential" in lowered:
+    if (
+        "key" in lowered
+        or "pass" in lowered
+        or "secret" in lowered
+        or "credential" in lowered
+        or ("token" in lowered and _TOKEN.search(lowered))
+    ):
         result = _NAMED.sub(_replace, result)
         result = _OPTION.sub(_replace, result)
     if "bearer" in lowered or "basic" in lowered:
         result = _HEADER.sub(_replace, result)
     if "://" in result and "@" in result:
         result = _URL.sub(_replace, result)
-    if "_" in result or "-" in result:
+    if any(sign in result for sign in _SHAPES):
         result = _SHAPE.sub(MASK, result)
     return result
 

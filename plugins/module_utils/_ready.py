@@ -14,11 +14,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _witness
+from ansible_collections.gpufleet.sglang.plugins.module_utils._ready_end import (
+    failure_record,
+    port_failure,
+    unnamed_end,
+    was_stopped,
+    without_journal,
+)
 
 # A line that names a death is trusted when the rest of its traceback is in the journal: when nothing new came for a
 # moment (ranks that die together write within some hundred milliseconds), and after the longer time in any case.
 STILL_SECONDS = 0.25
 SETTLE_SECONDS = 1.0
+
+# A ready server whose main process lives, and of which no line says that it fell: whatever was read, it is asked. A
+# completion that it answers outranks the line; without an answer for so long the line is believed.
+DOUBT_SECONDS = 20.0
 
 # How long an ended unit is given for its last lines to reach the journal, likewise.
 LAST_LINES_STILL_SECONDS = 0.4
@@ -57,15 +68,19 @@ class Sight:
     """What one look at the host saw.
 
     ``unit`` is the unit's state as a dictionary (words of ``_unit``), ``ended`` and ``restarted`` what it means for the
-    invocation that is waited for. ``startup`` and ``failure`` come from the journal of that invocation. ``*_seconds``
-    tell for how long something has been so, ``still_seconds`` since when the journal brought nothing new.
-    ``journal_problem``: why there is no journal, one sentence. ``stall`` is the failure that silence names, ``how_far``
-    the progress in words. ``port`` is ``ours``, ``other``, ``hidden`` (something listens, whose it is cannot be read)
-    or ``closed``; None when nobody looked. ``witness`` is the start-up record by ``/server_info``. ``answering``: a
-    completion is under way; ``answer_*``: one that came back; ``answer_error`` the last error.
+    invocation that is waited for, ``invocation_id``; ``stopped``: systemd was asked to stop it. ``startup`` and
+    ``failure`` come from the journal of that invocation. ``*_seconds`` tell for how long something has been so,
+    ``still_seconds`` since when the journal brought nothing new. ``journal_problem``: why there is no journal, one
+    sentence. ``stall`` is the failure that silence names, ``how_far`` the progress in words. ``port`` is ``ours``,
+    ``other``, ``hidden`` (something listens, whose it is cannot be read) or ``closed``; None when nobody looked;
+    ``address``: what it was looked for at, ``stated``: what the command line says of it. ``witness`` is the start-up
+    record by ``/server_info``. ``answering``: a completion is under way; ``answer_*``: one that came back;
+    ``answer_error`` the last error.
     """
 
     unit: dict[str, Any]
+    invocation_id: str | None = None
+    stopped: bool = False
     ended: bool = False
     restarted: bool = False
     ended_seconds: float = 0.0
@@ -80,6 +95,8 @@ class Sight:
     phase_seconds: float = 0.0
     port: str | None = None
     port_owner: int | None = None
+    address: str = ""
+    stated: str = ""
     ready_seconds: float = 0.0
     healthy_seconds: float | None = None
     witness: dict[str, Any] | None = None
@@ -101,22 +118,6 @@ class Move:
     failure: dict[str, Any] | None = None
 
 
-def failure_record(kind, phase, evidence, advice, at=None, fatal=True, direction="keep", transient=False):
-    """A failure in the shape of the failure catalogue, for ends that no line of the journal names."""
-    return {
-        "kind": kind,
-        "phase": phase,
-        "fatal": fatal,
-        "direction": direction,
-        "evidence": evidence,
-        "advice": advice,
-        "figures": {},
-        "transient": transient,
-        "at": at,
-        "consequence_at": None,
-    }
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # One look
 
@@ -128,6 +129,8 @@ def next_move(sight):
         return dead
     if sight.answer_status is not None:
         answered = _answered(sight)
+        if answered is None and names_death(sight):
+            answered = Move("fail", _with_answer_error(sight.failure, sight))
         if answered is not None:
             return answered
     if sight.waited_seconds >= sight.timeout_seconds:
@@ -147,17 +150,33 @@ def _with_answer_error(failure, sight):
     return dict(failure, evidence=f"{failure['evidence']}; the last completion: {sight.answer_error}")
 
 
+def names_death(sight):
+    """Whether a line of the journal names a death."""
+    return bool(sight.failure and sight.failure.get("fatal"))
+
+
+def _in_doubt(sight):
+    """Whether a line names a death that has not followed: words of a request that failed look the same."""
+    return (
+        sight.startup.get("state") == "ready"
+        and sight.failure.get("consequence_at") is None
+        and sight.failure_seconds < DOUBT_SECONDS
+    )
+
+
 def death(sight):
     """A move when the start-up is over by a death, or about to be."""
     failure = sight.failure
     over = sight.ended or sight.restarted
-    fatal = bool(failure and failure.get("fatal"))
+    fatal = names_death(sight)
     if over and fatal and failure.get("kind") not in WEAK_KINDS:
         return Move("fail", failure)
     if over:
         settled = _is_settled(sight.ended_seconds, sight.still_seconds, LAST_LINES_STILL_SECONDS, LAST_LINES_SECONDS)
-        return Move("fail", failure or _unnamed_end(sight)) if settled else Move("wait")
-    if fatal:
+        if failure is None or failure.get("kind") == "unknown" and was_stopped(sight):
+            failure = unnamed_end(sight)
+        return Move("fail", without_journal(failure, sight)) if settled else Move("wait")
+    if fatal and not _in_doubt(sight):
         settled = _is_settled(sight.failure_seconds, sight.still_seconds, STILL_SECONDS, SETTLE_SECONDS)
         return Move("fail", failure) if settled else Move("wait")
     return None
@@ -166,21 +185,6 @@ def death(sight):
 def _is_settled(seconds, still_seconds, least_seconds, most_seconds):
     """Whether what was seen so long ago is complete: nothing came after it for a moment, or for long enough."""
     return seconds >= most_seconds or min(seconds, still_seconds) >= least_seconds
-
-
-def _unnamed_end(sight):
-    unit = sight.unit
-    what = "result {}, exit code {}, status {}".format(
-        unit.get("result"), unit.get("exec_main_code"), unit.get("exec_main_status")
-    )
-    if sight.restarted:
-        what += ", {} restarts".format(unit.get("n_restarts"))
-    return failure_record(
-        "unit_failed",
-        sight.startup.get("phase") or "process",
-        "{} ended ({}){}".format(unit.get("name"), what, f"; last line: {sight.last_line}" if sight.last_line else ""),
-        "Look into journalctl -u {}.".format(unit.get("name")),
-    )
 
 
 def _answered(sight):
@@ -248,30 +252,16 @@ def _ready(sight):
 
 
 def _foreign_port(sight):
-    return Move("wait") if sight.ready_seconds < PORT_SECONDS else Move("fail", _port_failure(sight))
-
-
-def _port_failure(sight):
-    found = {
-        "other": f"it belongs to process {sight.port_owner}, which is not of this unit",
-        "hidden": "whose it is cannot be read without root (become: true)",
-    }.get(sight.port, "nothing listens there")
-    return failure_record(
-        "no_evidence",
-        "completion",
-        f"Expected {sight.unit.get('name')} to listen on the port, found: {found}.",
-        "Set host and port to what the server was started with."
-        if sight.port != "hidden"
-        else "Run this as root (become: true).",
-        fatal=False,
-    )
+    if sight.ready_seconds < PORT_SECONDS:
+        return Move("wait")
+    return Move("fail", sight.failure if names_death(sight) else port_failure(sight))
 
 
 def _not_ready(sight):
     """No ready line. Without a journal, or when the line seems lost, the server itself is asked."""
     if not sight.journal and sight.port == "hidden":
         # An ordinary user reads neither the journal nor whose the port is: waiting would never end.
-        return Move("fail", _port_failure(sight))
+        return Move("fail", port_failure(sight))
     if sight.port != "ours":
         return Move("wait")
     quiet, patience = _lost_line_seconds(sight)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._ready import failure_record
+from ansible_collections.gpufleet.sglang.plugins.module_utils._ready_end import failure_record
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,3 @@ def not_waitable(unit):
             f"Start it: systemctl start {name}.",
         )
     return None
-
-
-def changed_invocation(expected, unit):
-    """A failure record for an invocation that is not the one to wait for."""
-    return failure_record(
-        "unit_failed",
-        "process",
-        "Expected invocation {} of {}, found {} after {} restarts.".format(
-            expected, unit.get("name"), unit.get("invocation_id") or "none", unit.get("n_restarts")
-        ),
-        f"The unit was started again meanwhile; look into journalctl _SYSTEMD_INVOCATION_ID={expected}.",
-    )

@@ -15,12 +15,15 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _patience,
     _patience_deadline,
     _patience_left,
+    _witness_tool,
 )
 
 MODEL_ARGUMENTS = ("--model-path", "--model")
 NODES_ARGUMENTS = ("--nnodes",)
 
 RAISE_PATIENCE = "When it is only slow, raise patience_factor (of the role: sglang_server_patience_factor)."
+
+NO_NVIDIA_SMI = "nvidia-smi does not answer"
 
 # Words of the start-up record's ``waiting_for`` that mean a compiler or a tuner is at work.
 _COMPILING_WORDS = ("compiling ", "tuning ")
@@ -50,7 +53,9 @@ class StartLoad:
             clock,
             proc_root,
             before.get("marks"),
-            _load_progress.Boards(_load_progress.find_nvidia_smi(settings.nvidia_smi), clock),
+            _load_progress.Boards(
+                _witness_tool.find_command(settings.nvidia_smi), clock, silent=bool(before.get("nvidia_smi_hangs"))
+            ),
         )
 
     def look(self, main_pid, startup, line):
@@ -64,9 +69,9 @@ class StartLoad:
 
     def _learn(self, main_pid):
         """What the process was started with tells its model; until there is a process, its size is not known."""
-        nodes = _load_progress.argument_of(main_pid, NODES_ARGUMENTS, self._proc_root) or "1"
+        nodes = _witness_tool.argument_of(main_pid, NODES_ARGUMENTS, self._proc_root) or "1"
         self._several_nodes = nodes.isdigit() and int(nodes) > 1
-        path = self._settings.model_path or _load_progress.argument_of(main_pid, MODEL_ARGUMENTS, self._proc_root)
+        path = self._settings.model_path or _witness_tool.argument_of(main_pid, MODEL_ARGUMENTS, self._proc_root)
         self._weight_bytes = _load_progress.weight_files_bytes(path) if path else None
         self._deadline = self._deadline_now(self._disk_below(path) if self._weight_bytes else None)
         self.known = True
@@ -108,9 +113,17 @@ class StartLoad:
             self._weight_bytes,
             startup.get("progress"),
         )
-        return _patience_left.progress(
+        found = _patience_left.progress(
             phase, elapsed_seconds, done, phase_seconds, self._settings.last_load_seconds, self.silence(phase)
         )
+        if self.nvidia_smi_hangs and phase != "ready":
+            found["words"] = ", ".join([found["words"], NO_NVIDIA_SMI] if found["words"] else [NO_NVIDIA_SMI])
+        return found
+
+    @property
+    def nvidia_smi_hangs(self):
+        """Whether nvidia-smi did not answer in this start."""
+        return self.look_at.nvidia_smi_hangs
 
     def state(self):
         """What the next slice has to be told."""
@@ -119,6 +132,7 @@ class StartLoad:
             "deadline": self._deadline.as_dict() if self.known else None,
             "weight_bytes": self._weight_bytes,
             "several_nodes": self._several_nodes,
+            "nvidia_smi_hangs": self.nvidia_smi_hangs,
         }
 
 

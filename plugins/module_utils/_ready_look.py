@@ -14,14 +14,14 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
-    _failures,
     _follow_unit,
     _mask,
     _patience,
     _ready,
+    _ready_cause,
     _ready_load,
-    _startup,
     _unit,
+    _witness_tool,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_lines import SERVICE, split_head
 from ansible_collections.gpufleet.sglang.plugins.module_utils._startup_lines import ECHO_PREFIXES
@@ -56,8 +56,8 @@ class StartLook:
         self._news = None
         self._no_journal = None
         self._still_since = self._began
-        self._reader = _startup.StartupReader()
-        self._beginnings = 0
+        self._cause = _ready_cause.CauseReader(follower, clock, settings.address.secrets)
+        self._is_stopped = False
         self.startup: dict[str, Any] = {"state": "loading", "phase": "process"}
         self.failure: dict[str, Any] | None = None
         self.phase = self.known_phase = settings.known_phase
@@ -74,7 +74,7 @@ class StartLook:
             if self._is_ended() and not was_ended:
                 # The last lines may have come between the two looks; and an end may turn a hint into a cause.
                 self.read()
-                self._classify()
+        self.name_cause()
         self._note_phase()
         self._load.look(self.main_pid, self.startup, self._news)
         sight = self._sight()
@@ -116,53 +116,38 @@ class StartLook:
 
     # -- the journal
 
-    def read_old_start(self):
-        """Read the start-up, and of what a server that is up for long said since, only the end."""
-        self.read()
-
     def read(self):
         """Read on in the journal; True when systemd itself said something."""
-        told = self._take_entries(self._follower.read())
-        self._hear(self._follower.fresh)
-        return told
+        self._follower.read()
+        fresh = self._cause.feed()
+        if fresh:
+            self.startup = self._cause.startup.as_dict()
+        self._hear(fresh)
+        return any(entry.unit_message for entry in fresh)
+
+    def name_cause(self):
+        """Keep the cause of death as it is known now."""
+        self.failure = self._cause.look(self._unit.state, self._is_ended())
 
     def _hear(self, fresh):
         """Keep when something came last, and the newest line that tells something: a knock at the port does not."""
         if fresh:
             self._still_since = self._clock()
+        if any(entry.unit_message and entry.message.startswith("Stopping ") for entry in fresh):
+            self._is_stopped = True
         for entry in reversed(fresh[-NEWS_ENTRIES:]):
             text = split_head(entry.message)[2].strip()
             if entry.source == SERVICE and text and not text.startswith(ECHO_PREFIXES):
                 self._news = text
                 return
 
-    def _take_entries(self, count):
-        if not count:
-            return False
-        fresh = self._follower.fresh
-        if self._follower.beginnings != self._beginnings:
-            # Read again from the beginning (the journal was rotated).
-            self._reader = _startup.StartupReader()
-            self._beginnings = self._follower.beginnings
-        texts = [self._reader.feed(entry)[1] for entry in fresh]
-        self.startup = self._reader.result().as_dict()
-        if not all(text.startswith(ECHO_PREFIXES) for text in texts):
-            self._classify()
-        return any(entry.unit_message for entry in fresh)
-
-    def _classify(self):
-        failure = _failures.classify(
-            self._follower.entries,
-            startup=self._reader.result(),
-            unit=self._unit.state,
-            secrets=self._address.secrets,
-        )
-        self.failure = failure.as_dict() if failure else None
-
     def _journal_is_there(self):
         if self._follower.journal_error:
             return False
-        return bool(self._follower.entries) or self._clock() - self._began < EMPTY_JOURNAL_SECONDS
+        if self._follower.entries:
+            return True
+        # What has ended would have left its lines by now.
+        return not self._is_ended() and self._clock() - self._began < EMPTY_JOURNAL_SECONDS
 
     def _why_no_journal(self):
         """One sentence, or None. Asked for once: the reason does not change."""
@@ -199,15 +184,10 @@ class StartLook:
         silent = self._silence()
         if not silent.stalled:
             return None
-        failure = _failures.classify(
-            self._follower.entries,
-            startup=self._reader.result(),
-            unit=self._unit.state,
-            silence_seconds=silent.seconds,
-            deadline_seconds=silent.limit_seconds,
-            secrets=self._address.secrets,
+        failure = self._cause.ask(
+            self._unit.state, silence_seconds=silent.seconds, deadline_seconds=silent.limit_seconds
         )
-        return _ready_load.with_what_was_seen(failure.as_dict(), silent) if failure else None
+        return _ready_load.with_what_was_seen(failure, silent) if failure else None
 
     def _unanswered(self):
         """The failure of a ready server that answers no completion, or None."""
@@ -241,6 +221,8 @@ class StartLook:
         fatal = bool(self.failure and self.failure.get("fatal"))
         return _ready.Sight(
             unit=self._unit.state.as_dict(),
+            invocation_id=self._follower.invocation_id,
+            stopped=self._is_stopped,
             ended=ended,
             restarted=restarted,
             ended_seconds=self._lasting.note("ended", ended or restarted),
@@ -259,14 +241,23 @@ class StartLook:
 
     def _look_at_port(self):
         address = self._address
+        seen = {"address": f"{address.host} port {address.port}"}
         if not self._http.port_is_open(address.port, self._proc_root, address.host):
             # Whose a port is costs a walk through /proc.
-            return {"port": "closed"}
+            return dict(seen, port="closed", stated=self._stated())
         owners = self._http.port_owners(address.port, self._proc_root, address.host)
-        main_pid = self._unit.state.main_pid
-        ours = [pid for pid in owners if self._http.descends_from(pid, main_pid, self._proc_root)]
+        ours = [pid for pid in owners if self._http.descends_from(pid, self.main_pid, self._proc_root)]
         if ours:
-            return {"port": "ours", "port_owner": ours[0]}
+            return dict(seen, port="ours", port_owner=ours[0])
         if owners:
-            return {"port": "other", "port_owner": owners[0]}
-        return {"port": "hidden"}
+            return dict(seen, port="other", port_owner=owners[0], stated=self._stated())
+        return dict(seen, port="hidden")
+
+    def _stated(self):
+        """Where the server listens by its command line; what is not said there is the engine's own."""
+        words = _witness_tool.words_of(self.main_pid, "cmdline", self._proc_root) if self.main_pid else []
+        if not words:
+            return ""
+        host = _witness_tool.argument_in(words, ("--host",))
+        port = _witness_tool.argument_in(words, ("--port",))
+        return "{} and {}".format(f"--host {host}" if host else "no --host", f"--port {port}" if port else "no --port")

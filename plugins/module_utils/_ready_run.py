@@ -20,6 +20,8 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _mask,
     _ready,
     _ready_before,
+    _ready_boot,
+    _ready_end,
     _ready_load,
     _ready_look,
     _verdict,
@@ -39,6 +41,9 @@ WARMUP_POLL_SECONDS = 0.1
 # Something has died or is dying: only the last lines are waited for.
 DYING_POLL_SECONDS = 0.05
 
+# So long such a slice goes on at least, although its time is over.
+DYING_HOLD_SECONDS = 3.0
+
 # In the pause between two looks the main process is looked at so often: its end is not to wait for the next one.
 NAP_SECONDS = 0.05
 
@@ -48,8 +53,10 @@ COMPLETION_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Settings:
-    """What a wait is told. ``slice_seconds`` None: the whole wait. ``known_*``, ``wait*`` and ``load``: from the last
-    slice. ``timeout_seconds`` None: computed. ``patience_factor`` multiplies the patience of each phase, 0 ends it.
+    """What a wait is told.
+
+    ``slice_seconds`` None: the whole wait. ``known_*``, ``wait*``, ``boot_id`` and ``load``: from the last slice.
+    ``timeout_seconds`` None: computed. ``patience_factor`` multiplies the patience of each phase, 0 ends it.
     """
 
     address: _http.Address
@@ -70,6 +77,7 @@ class Settings:
     known_restarts: int | None = None
     waited_seconds: float = 0.0
     waiting_since: float | None = None
+    boot_id: str | None = None
     load: dict | None = None
 
 
@@ -133,19 +141,21 @@ class Waiter:
         first = self._look.look_at_unit()
         if first is None:
             return self._failed(
-                _ready.failure_record(
+                _ready_end.failure_record(
                     "unit_failed",
                     "process",
                     self._follower.unit_error,
                     "Run this on a host with systemd, as root (become: true).",
                 )
             )
+        if _ready_boot.is_rebooted(self._settings.boot_id, self._settings.waited_seconds, self._proc_root):
+            return self._failed(_ready_end.rebooted(self._follower.unit_name))
         hopeless = _ready_before.not_waitable(first.as_dict())
         if hopeless is None and self._expected and first.invocation_id and first.invocation_id != self._expected:
             hopeless = self._judge_other_invocation(first)
         if hopeless is not None:
             return self._failed(hopeless)
-        self._look.read_old_start()
+        self._look.read()
         while True:
             sight = self._with_answer(self._see())
             move = _ready.next_move(sight)
@@ -180,7 +190,8 @@ class Waiter:
     def _judge_other_invocation(self, state):
         """The unit was restarted since: what killed the expected invocation is still in the journal."""
         self._look.read()
-        return self._look.failure or _ready_before.changed_invocation(self._expected, state.as_dict())
+        self._look.name_cause()
+        return self._look.failure or _ready_end.changed_invocation(self._expected, state.as_dict())
 
     def _elapsed(self):
         return self._clock() - self._began
@@ -257,12 +268,16 @@ class Waiter:
                 self._proc_root,
                 self._settings.nvidia_smi,
                 self._look_at_boards,
+                self._load.nvidia_smi_hangs,
             )
 
     # -- the end
 
     def _slice_is_over(self):
         if self._settings.slice_seconds is None:
+            return False
+        if self._look.is_dying() and self._elapsed() < DYING_HOLD_SECONDS:
+            # The cause is about to be known.
             return False
         at_the_end = self._request or self._lasting.seconds("healthy") is not None
         return _ready.slice_is_over(
@@ -280,6 +295,7 @@ class Waiter:
             "phase": self._look.phase,
             "restarts": self._look.restarts,
             "waiting_since": self._waiting_since,
+            "boot_id": _ready_boot.boot_id(self._proc_root),
             "load": self._load.state(),
         }
 
@@ -352,7 +368,7 @@ class Waiter:
             failure=_ready.not_told(judged) if judged["verdict"] == "failed" else None,
             headroom=headroom,
             pools=pools,
-            notices=_witness.notices(boards),
+            notices=[*_witness_look.missing(boards), *_witness.notices(boards)],
             answer=_mask.mask_text(sight.answer_text, self._settings.address.secrets),
             answered_by_pid=sight.port_owner,
             pool_as_expected=None if expected is None or pool is None else pool >= expected,

@@ -12,17 +12,23 @@ import re
 import time
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
-    _failures,
+    _follow,
     _follow_unit,
     _http,
     _mask,
     _ready,
+    _ready_cause,
     _startup,
     _unit,
 )
+from ansible_collections.gpufleet.sglang.plugins.module_utils._journal_lines import split_head
 
 # srt/managers/scheduler.py; the second form is of 0.4.0-0.4.6.
 RETRACTION = re.compile(r"KV cache pool is full\. Retract requests\.|Decode out of memory happened\.")
+
+# A batch so long after the line that names a death is one that the server made in spite of it: ranks that are not yet
+# ended write within some hundred milliseconds.
+OUTLIVED_SECONDS = 2.0
 
 
 class UnitWatch:
@@ -39,7 +45,10 @@ class UnitWatch:
         state = self._unit.look()
         self._restarts = state.n_restarts if state else 0
         self._lasting = _follow_unit.Lasting(clock)
+        served = _startup.Startup(state="ready", phase="ready")
+        self._cause = _ready_cause.CauseReader(follower, clock, self._secrets, served)
         self._failure = None
+        self._outlived = None
         self.retractions = 0
 
     @property
@@ -56,19 +65,30 @@ class UnitWatch:
         return None
 
     def __call__(self):
-        count = self._follower.read()
-        fresh = self._follower.fresh
+        self._follower.read()
+        fresh = self._cause.feed()
         self.retractions += sum(1 for entry in fresh if RETRACTION.search(entry.message))
         if self._unit.is_due(any(entry.unit_message for entry in fresh)):
             self._unit.look()
-        if count or _unit.ended(self._unit.state):
-            served = _startup.Startup(state="ready", phase="ready")
-            failure = _failures.classify(
-                self._follower.entries, startup=served, unit=self._unit.state, secrets=self._secrets
-            )
-            self._failure = failure.as_dict() if failure else None
+        ended = _unit.ended(self._unit.state)
+        self._failure = self._believed(self._cause.look(self._unit.state, ended), fresh, ended)
         move = _ready.death(self._sight())
         return move.failure if move is not None and move.action == "fail" else None
+
+    def _believed(self, failure, fresh, ended):
+        """The failure, unless the server went on with its batches after a line that no death follows.
+
+        An image or an adapter that does not fit is refused in the words of a death.
+        """
+        if ended or not failure or failure.get("consequence_at") is not None:
+            return failure
+        doubted = self._failure or failure
+        if doubted.get("at") == failure.get("at") and failure.get("at") is not None:
+            for entry in fresh:
+                is_batch = split_head(entry.message)[2].startswith(_follow.STEADY)
+                if is_batch and (entry.realtime_seconds or 0.0) >= failure["at"] + OUTLIVED_SECONDS:
+                    self._outlived = failure["at"]
+        return None if failure.get("at") is not None and failure["at"] == self._outlived else failure
 
     def _sight(self):
         state = self._unit.state
@@ -80,7 +100,7 @@ class UnitWatch:
             ended=ended,
             restarted=restarted,
             ended_seconds=self._lasting.note("ended", ended or restarted),
-            startup={"phase": "soak"},
+            startup={"phase": "soak", "state": "ready"},
             failure=self._failure,
             failure_seconds=self._lasting.note("failure", fatal),
             last_line=_mask.mask_text(self._follower.last_line, self._secrets)[:300],

@@ -12,57 +12,48 @@ and the wait goes on.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import time
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _gpu, _gpu_choice, _gpu_host, _http, _witness_seats
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _gpu,
+    _gpu_choice,
+    _gpu_host,
+    _http,
+    _witness_seats,
+    _witness_tool,
+)
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_processes import PROCESS_FIELDS, with_processes
 
 # For both questions together. With eight boards and persistence mode they take about half a second.
 LIMIT_SECONDS = 5.0
 
-_MORE_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/lib/wsl/lib", "/usr/lib/nvidia/bin")
+# The same when it did not answer while the server loaded: nobody waits for a driver that hangs, and one that was only
+# slow has been woken by the ranks meanwhile.
+HUNG_LIMIT_SECONDS = 1.0
+
+NO_ANSWER = "nvidia-smi did not answer"
 _BY_HAND = "run nvidia-smi by hand on the host, and see the lines with NVRM in the kernel log"
 
 
-def run_limited(argv, seconds):
-    """(status, stdout, stderr) of a command; raises OSError, or subprocess.TimeoutExpired after ``seconds``."""
-    command = subprocess.Popen(  # pylint: disable=consider-using-with
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=dict(os.environ, LANG="C", LC_ALL="C"),
-        start_new_session=True,
-    )
-    try:
-        out, err = command.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        # Its children too (it may be a script). Not waited for: a process that hangs in the driver does not end.
-        os.killpg(command.pid, signal.SIGKILL)
-        raise
-    return command.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
-
-
-def find(command):
-    """The path of nvidia-smi, or None."""
-    if os.path.sep in command:
-        return command if os.access(command, os.X_OK) else None
-    folders = os.environ.get("PATH", "").split(os.pathsep)
-    paths = [os.path.join(folder, command) for folder in (*folders, *_MORE_FOLDERS) if folder]
-    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
-
-
-def look(main_pid, http=_http, proc_root="/proc", nvidia_smi="nvidia-smi", run=run_limited, clock=time.monotonic):
+def look(
+    main_pid,
+    http=_http,
+    proc_root="/proc",
+    nvidia_smi="nvidia-smi",
+    limit_seconds=LIMIT_SECONDS,
+    run=_witness_tool.run_limited,
+    clock=time.monotonic,
+):
     """What nvidia-smi and ``/proc`` tell now. Never raises for what they say.
 
     :arg main_pid: main process of the unit. :arg http: the module ``_http`` or a double of it.
+    :arg limit_seconds: for all questions to nvidia-smi together.
     :returns: ``{at, device, has_boards, error, boards, machine_free_mib}``. ``device`` is what the command line of the
         unit says, or None; ``error`` one sentence where nvidia-smi is missing; ``boards`` the visible ones:
         ``{board, uuid, name, free_mib, shared, problem, used, processes: [{pid, name, memory_mib, ours, rank}]}``.
     """
-    device = device_of_words(_words(main_pid, "cmdline", proc_root))
+    device = _witness_tool.argument_of(main_pid, ("--device",), proc_root)
     found = {
         "at": time.time(),
         "device": device,
@@ -73,14 +64,14 @@ def look(main_pid, http=_http, proc_root="/proc", nvidia_smi="nvidia-smi", run=r
     }
     if device in _witness_seats.SHARED_DEVICES:
         return found
-    path = find(nvidia_smi)
+    path = _witness_tool.find_command(nvidia_smi)
     if path is None:
         found["has_boards"] = os.path.exists(os.path.join(proc_root, "driver", "nvidia", "version"))
         if found["has_boards"] or device:
             found["error"] = "Expected nvidia-smi on this host, found none: install the tools of the NVIDIA driver"
         return found
     found["has_boards"] = True
-    gpus, error = _ask(path, run, clock() + LIMIT_SECONDS, clock)
+    gpus, error = _ask(path, run, limit_seconds, clock)
     if error:
         return dict(found, error=error)
     try:
@@ -93,8 +84,9 @@ def look(main_pid, http=_http, proc_root="/proc", nvidia_smi="nvidia-smi", run=r
     return dict(found, boards=[_board(gpu, number, main_pid, http, proc_root) for number, gpu in enumerate(gpus)])
 
 
-def _ask(path, run, until, clock):
+def _ask(path, run, limit_seconds, clock):
     """(entries of gpu_info with processes, None), or ([], one sentence)."""
+    until = clock() + limit_seconds
     fields = _gpu.FIELDS
     status, out, err, error = _query(path, "gpu", fields, run, until - clock())
     if status and _gpu.invalid_field(out + err):
@@ -125,7 +117,7 @@ def _query(path, what, fields, run, seconds):
     try:
         return (*run(argv, max(seconds, 0.1)), None)
     except subprocess.TimeoutExpired:
-        return -1, "", "", f"nvidia-smi did not answer within {LIMIT_SECONDS:.0f} s: {_BY_HAND}"
+        return -1, "", "", f"{NO_ANSWER} in time: {_BY_HAND}"
     except OSError as problem:
         return -1, "", "", f"nvidia-smi could not be run ({problem}): {_BY_HAND}"
 
@@ -153,21 +145,8 @@ def _process(one, main_pid, http, proc_root):
 
 
 def _words(pid, name, proc_root):
-    """The words of a file of /proc/PID that are ended by NUL; empty when it cannot be read."""
-    if not pid:
-        return []
-    text = _gpu_host.read_text(os.path.join(proc_root, str(pid), name))
-    return [word for word in text.split("\0") if word]
-
-
-def device_of_words(words):
-    """The value of ``--device`` on a command line, or None."""
-    for word, following in zip(words, [*words[1:], None]):
-        if word == "--device":
-            return following
-        if word.startswith("--device="):
-            return word.partition("=")[2] or None
-    return None
+    """The words of a file of /proc/PID, without empty ones; none when it cannot be read."""
+    return [word for word in _witness_tool.words_of(pid, name, proc_root) if word] if pid else []
 
 
 def _environment(pid, proc_root):
@@ -185,6 +164,13 @@ def machine_free_mib(proc_root="/proc"):
     return available // _gpu_host.numa_nodes()
 
 
+def missing(looked):
+    """One sentence when nvidia-smi, the best witness, was not heard. :arg looked: of :func:`look`, or None."""
+    if looked is None:
+        return [f"{NO_ANSWER} in time: {_BY_HAND}."]
+    return [looked["error"].rstrip(".") + "."] if looked.get("error") else []
+
+
 def ask_info(http, address):
     """(record by ``/server_info`` or None, why not). Never raises for what the server says."""
     answer = http.server_info(address)
@@ -196,19 +182,23 @@ def ask_info(http, address):
 class Asking:
     """All witnesses, asked beside the completion. Nothing is waited for before :meth:`heard`.
 
-    :arg call: ``_ready_run.Call`` or a double of it.
+    :arg call: ``_ready_run.Call`` or a double of it. :arg hangs: nvidia-smi did not answer before.
     """
 
-    def __init__(self, call, main_pid, http, address, proc_root="/proc", nvidia_smi="nvidia-smi", looking=look):
-        self._calls = (call(looking, main_pid, http, proc_root, nvidia_smi), call(ask_info, http, address))
-        self._until = time.monotonic() + LIMIT_SECONDS + 0.5
-        for one in self._calls:
+    def __init__(
+        self, call, main_pid, http, address, proc_root="/proc", nvidia_smi="nvidia-smi", looking=look, hangs=False
+    ):
+        limit_seconds = HUNG_LIMIT_SECONDS if hangs else LIMIT_SECONDS
+        self._looked = call(looking, main_pid, http, proc_root, nvidia_smi, limit_seconds)
+        self._asked = call(ask_info, http, address)
+        began = time.monotonic()
+        self._untils = (began + limit_seconds + 0.5, began + LIMIT_SECONDS + 0.5)
+        for one in (self._looked, self._asked):
             one.start()
 
     def heard(self):
-        """(look or None, info or None, why no info): waits for the rest of the time limit and no longer."""
-        for one in self._calls:
-            one.join(max(self._until - time.monotonic(), 0.0))
-        looked, asked = self._calls
-        info, why = asked.result or (None, f"no answer ({asked.error or 'time limit'})")
-        return looked.result, info, why
+        """(look or None, info or None, why no info): waits for the rest of the time limits and no longer."""
+        for one, until in zip((self._looked, self._asked), self._untils):
+            one.join(max(until - time.monotonic(), 0.0))
+        info, why = self._asked.result or (None, f"no answer ({self._asked.error or 'time limit'})")
+        return self._looked.result, info, why

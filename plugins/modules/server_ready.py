@@ -427,7 +427,9 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _load_progress,
     _patience_deadline,
     _proof,
+    _ready_load,
     _ready_run,
+    _witness_tool,
 )
 
 SLICE_OPTIONS = {
@@ -435,6 +437,7 @@ SLICE_OPTIONS = {
     "phase": {"type": "str"},
     "restarts": {"type": "int"},
     "waiting_since": {"type": "float"},
+    "boot_id": {"type": "str"},
     "waited_seconds": {"type": "float", "default": 0},
     "load": {"type": "dict"},
 }
@@ -469,6 +472,13 @@ ARGUMENT_SPEC = {
 }
 
 
+def slice_seconds_of(params, part):
+    """How long this call lasts. The first slice is one look: who loses the connection then knows what to wait for."""
+    if not part:
+        return None
+    return params["slice_seconds"] if part.get("phase") else 0.0
+
+
 def settings_of(params, address):
     """The settings of a wait, and of the slice of it that the action asks for."""
     part = params["slice"] or {}
@@ -486,18 +496,24 @@ def settings_of(params, address):
         patience_factor=max(params["patience_factor"], 0.0),
         nvidia_smi=params["nvidia_smi"],
         poll_seconds=max(params["poll_seconds"], 0.05),
-        slice_seconds=params["slice_seconds"] if part else None,
+        slice_seconds=slice_seconds_of(params, part),
         known_phase=part.get("phase"),
         known_restarts=part.get("restarts"),
         waited_seconds=part.get("waited_seconds") or 0.0,
         waiting_since=part.get("waiting_since"),
+        boot_id=part.get("boot_id"),
         load=part.get("load"),
     )
 
 
-def deadline_of(params):
+def started_path(follower):
+    """The model of the process that runs now by its command line, or None."""
+    state = follower.look_at_unit()
+    return _witness_tool.argument_of(state.main_pid, _ready_load.MODEL_ARGUMENTS) if state else None
+
+
+def deadline_of(params, path):
     """The deadline as far as it is known without a look at the process: ``_patience_deadline.Deadline``."""
-    path = params["model_path"]
     weight_bytes = _load_progress.weight_files_bytes(path) if path else None
     return _patience_deadline.deadline_of(
         _patience_deadline.stated_seconds_of(params["timeout_seconds"]),
@@ -514,10 +530,19 @@ def main():
     )
     params = module.params
     try:
-        deadline = deadline_of(params)
+        deadline = deadline_of(params, params["model_path"])
     except ValueError as error:
         module.fail_json(msg=str(error))
+    part = params["slice"] or {}
+    follower = _follow.Follower(
+        _host.runner_of(module),
+        params["unit"],
+        part.get("invocation_id") or params["invocation_id"],
+        params["journal"] != "none",
+    )
     if module.check_mode:
+        if not params["model_path"]:
+            deadline = deadline_of(params, started_path(follower))
         module.exit_json(
             changed=False,
             finished=True,
@@ -530,13 +555,6 @@ def main():
     # The action comes back for each slice; without it this one call is the whole wait.
     _proof.renew_lease(params["lease"], 0.0 if params["slice"] else deadline.seconds)
     address = _host.address_of(module, params)
-    part = params["slice"] or {}
-    follower = _follow.Follower(
-        _host.runner_of(module),
-        params["unit"],
-        part.get("invocation_id") or params["invocation_id"],
-        params["journal"] != "none",
-    )
     result = _ready_run.Waiter(follower, settings_of(params, address)).run()
     result["slice_duration_seconds"] = round(max(_host.process_age_seconds(), time.monotonic() - began), 3)
     if result["finished"] and result["verdict"] != "holds" and params["fail_on_verdict"]:

@@ -85,6 +85,16 @@ def end_word(result: dict) -> str:
     return "stalled" if figures.get("silence_seconds") is not None else "failed"
 
 
+def up_seconds(result: dict) -> float | None:
+    """How long a server was ready already when the wait began; None when it became ready in the wait, or never."""
+    ready_at = (result.get("startup") or {}).get("ready_at")
+    since = (result.get("slice") or {}).get("waiting_since")
+    began = [row["at"] for row in result.get("timeline") or [] if row.get("at") is not None]
+    if ready_at is None or since is None or not began or ready_at >= since or end_word(result) != "ready":
+        return None
+    return min(began) + (result.get("elapsed_seconds") or 0.0) - ready_at
+
+
 def _joined(words):
     """Words without what another one says already."""
     kept = []
@@ -130,7 +140,10 @@ class Progress:
     def end(self, result: dict) -> None:
         """The wait is over."""
         self._passed(result, result.get("startup") or {}, None)
-        self._say(end_word(result), result.get("elapsed_seconds"), end_detail(result), brief=True)
+        up = up_seconds(result)
+        words = [end_detail(result), "" if up is None else f"up for {up:.0f} s"]
+        seconds = result.get("elapsed_seconds") if up is None else result.get("waited_seconds")
+        self._say(end_word(result), seconds, ", ".join(word for word in words if word), brief=True)
 
     def _limit(self, deadline):
         """How long the wait may last, once, when it is computed: what the user stated is no news."""

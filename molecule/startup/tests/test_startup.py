@@ -27,14 +27,21 @@ def test_a_start_is_told_as_it_was(name, case):
         pytest.skip("a case of the other host")
     said = json.loads((RESULTS / f"{name}.{case}.json").read_text())
     failure = said["failure"] or {}
+    assert said["invocation_id"] == said["started"], said
     found = {**{key: failure.get(key) for key in ("kind", "phase", "direction")}, **said}
     expected = dict(wanted["expect"])
     within_seconds = expected.pop("within_seconds", None)
+    for words in expected.pop("says", []):
+        assert words in f"{failure.get('evidence')} {failure.get('advice')} {said['notices']}", said
+    ready_within_seconds = expected.pop("ready_within_seconds", None)
+    if ready_within_seconds is not None:
+        assert said["seconds_after_ready_line"] <= ready_within_seconds, said
     assert {key: found[key] for key in expected} == expected, said
     if within_seconds is not None:
         assert said["seconds_after_fatal_line"] <= within_seconds, said
     if failure:
-        assert failure["evidence"] and failure["advice"], said
-        assert len(said["reason"].splitlines()) >= 1
+        assert failure["evidence"], said
+        assert failure["advice"], said
+        assert failure["kind"] in said["reason"] or said["reason"].startswith("Nothing is proven: "), said
     else:
         assert said["answer"], said

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -190,6 +191,37 @@ def test_a_pool_that_is_too_small(version, text, world, models):
     with Server(world(2), version, models["gqa-small"], *words, PLAYED_SPEED="3000") as server:
         assert server.wait_end() == -9
     assert any(line.startswith(text) for line in server.lines())
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        # 192.0.2.0/24 is nobody's (RFC 5737); the words are those of asyncio and of the C library.
+        ("192.0.2.1", "[Errno 99] error while attempting to bind on address ('192.0.2.1', {}): "
+                      "cannot assign requested address"),
+        ("2001:db8::1", "[Errno 99] error while attempting to bind on address ('2001:db8::1', {}, 0, 0): "
+                        "cannot assign requested address"),
+    ],
+)
+def test_an_address_that_cannot_be_bound_is_called_what_it_is(host, text, world, models):
+    with Server(world(1), "0.5.23", models["gqa-small"], "--host", host, PLAYED_SPEED="3000") as server:
+        assert server.wait_end() == 1
+    assert "ERROR:    " + text.format(server.port) in server.text()
+    assert "already in use" not in server.text()
+
+
+def test_a_server_listens_by_ipv6(world, models):
+    with Server(world(1), "0.5.23", models["gqa-small"], "--host", "::1", PLAYED_SPEED="3000") as server:
+        server.wait_ready()
+        with socket.create_connection(("::1", server.port), timeout=5):
+            assert f"Uvicorn running on http://[::1]:{server.port} (" in server.text()
+
+
+def test_a_fault_at_ready_strikes_after_the_ready_line(world, models):
+    fault = json.dumps([{"at": "ready", "kind": "error_line", "text": "words of a request"}])
+    with Server(world(1), "0.5.23", models["gqa-small"], PLAYED_FAULTS=fault, PLAYED_SPEED="3000") as server:
+        text = server.wait("words of a request")
+    assert text.index("ready to roll") < text.index("words of a request")
 
 
 def test_a_fault_strikes_as_often_as_it_should(world, models):

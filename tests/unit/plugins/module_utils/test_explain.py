@@ -283,3 +283,48 @@ def test_a_folder_and_a_missing_file_are_refused(tmp_path):
 
 def test_as_many_entries_are_kept_as_the_follower_does():
     assert _explain.KERNEL_ENTRIES <= _follow.LAST_ENTRIES
+
+
+SERVED = (
+    "[2026-05-31 10:10:01] server_args=ServerArgs(model_path='/m')\n"
+    "[2026-05-31 10:10:02 TP0] Init torch distributed begin.\n"
+    "[2026-05-31 10:12:07 TP0] max_total_num_tokens=218000, max_running_requests=48, context_len=262144\n"
+    "[2026-05-31 10:15:07] The server is fired up and ready to roll!\n"
+)
+USAGE = "usage: launch_server.py [-h]\nlaunch_server.py: error: unrecognized arguments: --cuda-graph-max-bs 16\n"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "[2026-05-31 11:00:00] SIGQUIT received. signum=None, frame=None. It usually means one child failed.\n",
+        "[2026-05-31 11:00:00] SIGTERM received. signum=15 frame=None. Draining requests and shutting down...\n",
+    ],
+)
+def test_a_start_behind_the_end_of_another_is_the_last_one(end):
+    explained = _explain.explain((SERVED + end + USAGE).encode())
+    assert (explained["failure"]["kind"], explained["failure"]["phase"]) == ("bad_args", "process")
+    assert explained["startup"]["pool_tokens"] is None
+    assert [start["state"] for start in explained["earlier"]] == ["ready"]
+    # The second start of a log that lacks its arguments, and one that speaks twice of its ranks.
+    again = SERVED.partition("\n")[2]
+    assert _explain.explain((SERVED + end + again).encode())["failure"] is None
+    assert len(_explain.explain((SERVED + again).encode())["earlier"]) == 0
+
+
+@pytest.mark.parametrize("prefix", ["[default0]:", "[1,0]<stderr>:"])
+def test_the_lines_of_launchers_are_read(prefix):
+    text = "".join(prefix + line + "\n" for line in SERVED.splitlines())
+    assert _explain.explain(text.encode())["startup"]["state"] == "ready"
+    rows = [row(number, line) for number, line in enumerate(text.splitlines(), 1)]
+    assert _explain.explain("\n".join(rows).encode())["startup"]["pool_tokens"] == 218000
+
+
+def test_a_long_log_is_walked_once(monkeypatch):
+    walked = []
+    real = _explain._failures.Case
+    monkeypatch.setattr(_explain._failures, "Case", lambda *given: walked.append(1) or real(*given))
+    _explain.explain(SERVED.encode())
+    assert len(walked) == 1
+    monkeypatch.undo()
+    assert not hasattr(_explain, "_startup"), "the walk reads the start-up too"

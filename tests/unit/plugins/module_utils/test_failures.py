@@ -117,7 +117,7 @@ def test_a_wording_is_known(case):
 
 def test_a_good_start_has_no_failure():
     assert classify(GOOD) is None
-    assert _failures.notices(_journal.decode_json_lines(GOOD)) == []
+    assert _failures.notices(_failures.Case(_journal.decode_json_lines(GOOD))) == []
 
 
 def test_a_start_that_only_loads_has_no_failure():
@@ -215,7 +215,6 @@ def test_the_reference_death_is_named_with_its_figures():
         ("oom_prefill", {"total_gib": 80.0, "foreign_gib": 20.0, "board": 3}, "foreign", "keep", "board 3"),
         ("oom_graph_capture", {"wanted_mib": 448.0, "free_mib": 218.5}, "graphs", "lower", "--cuda-graph-max-bs"),
         ("oom_decode", {}, "decode", "lower", "--max-running-requests"),
-        ("oom_pool", {}, "pool", "lower", "mem_fraction_static"),
         ("oom_weights", {"total_gib": 80.0, "foreign_gib": 0.1}, "weights", "infeasible", "--tp-size"),
         ("oom_weights", {"total_gib": 80.0, "foreign_gib": 30.0}, "foreign", "keep", "other processes hold 30.00 GiB"),
     ],
@@ -262,7 +261,11 @@ def test_the_shape_of_a_memory_death_decides_the_lever(kind, figures, shape, dir
             "NPU out of memory. Tried to allocate 2.25 GiB (NPU 3; 61.28 GiB total capacity; 57.83 GiB already "
             "allocated; 57.83 GiB current active; 1.20 GiB free; 58.60 GiB reserved in total by PyTorch)",
             {
-                "wanted_mib": 2304.0, "board": 3, "total_gib": 61.28, "free_mib": 1228.8, "allocated_gib": 57.83,
+                "wanted_mib": 2304.0,
+                "board": 3,
+                "total_gib": 61.28,
+                "free_mib": 1228.8,
+                "allocated_gib": 57.83,
                 "reserved_unallocated_gib": 0.77,
             },
         ),
@@ -290,7 +293,11 @@ def test_the_figures_of_all_torch_texts_are_read(text, figures):
     ("before", "kind", "phase"),
     [
         ("[2026-05-31 10:00:00 TP0] Load weight begin. avail mem=94.00 GB\n", "oom_weights", "weights"),
-        ("[2026-05-31 10:00:00 TP0] Load weight end. avail mem=19.00 GB, mem usage=75.00 GB.\n", "oom_pool", "pool"),
+        (
+            "[2026-05-31 10:00:00 TP0] Load weight end. avail mem=19.00 GB, mem usage=75.00 GB.\n",
+            "oom_graph_capture",
+            "pool",
+        ),
         ("[2026-05-31 10:00:00 TP0] Capture cuda graph begin. avail mem=5.00 GB\n", "oom_graph_capture", "graphs"),
         (
             "[2026-05-31 10:00:00 TP0] max_total_num_tokens=1, max_prefill_tokens=1, max_running_requests=1, "
@@ -393,7 +400,7 @@ def test_a_launcher_traceback_is_fatal_once_the_unit_has_ended():
 def test_the_root_of_a_chain_is_the_first_exception():
     failure = classify(
         '[2026-05-31 10:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):\n  File "/x.py", '
-        'line 1, in f\n'
+        "line 1, in f\n"
         "ValueError: the root\n\nDuring handling of the above exception, another exception occurred:\n\n"
         'Traceback (most recent call last):\n  File "/x.py", line 2, in g\nRuntimeError: the coat\n'
     )
@@ -422,7 +429,13 @@ def test_the_words_of_device_memory_where_host_memory_is_pinned_are_about_the_ho
     host = classify(text.format("memory_pool_host"))
     assert (host.kind, host.direction, host.fault) == ("host_oom_kill", "keep", "host")
     assert "--hicache-size" in host.advice
-    assert classify(text.format("memory_pool")).kind == "oom_pool"
+    board = classify(text.format("memory_pool"))
+    assert (board.kind, board.phase, board.direction, board.figures["shape"]) == (
+        "oom_graph_capture",
+        "pool",
+        "lower",
+        "pool",
+    )
 
 
 def test_the_same_words_outside_the_load_are_no_wrong_weights():
@@ -480,7 +493,7 @@ def test_the_source_code_in_a_traceback_is_no_evidence():
     failure = classify(
         "[2026-05-31 10:00:00 TP1] Scheduler hit an exception: Traceback (most recent call last):\n"
         '  File "/x.py", line 1, in f\n    raise RuntimeError(f"NCCL error: {error}")\nRuntimeError: NCCL error: '
-        'unhandled system error\n'
+        "unhandled system error\n"
     )
     assert failure.evidence == "RuntimeError: NCCL error: unhandled system error"
 
@@ -502,7 +515,7 @@ def test_a_warning_from_long_before_is_not_the_cause():
         "libcuda.so.1: cannot open shared object file: No such file or directory\n"
         + noise
         + "[2026-05-31 10:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):\nValueError: "
-          "something new\n"
+        "something new\n"
     )
     assert (failure.kind, failure.evidence) == ("scheduler_died", "ValueError: something new")
 
@@ -514,8 +527,8 @@ def test_what_happened_before_the_ready_line_did_not_end_the_server():
 def test_a_failed_request_does_not_end_the_server():
     text = (
         READY
-        + '[2026-05-31 10:20:00] ERROR:    Exception in ASGI application\nTraceback (most recent call last):\n  File '
-          '"/x.py", line 1, '
+        + "[2026-05-31 10:20:00] ERROR:    Exception in ASGI application\nTraceback (most recent call last):\n  File "
+        '"/x.py", line 1, '
         "in f\nrequests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: https://images.example/a.png\n"
     )
     assert classify(text) is None
@@ -523,9 +536,8 @@ def test_a_failed_request_does_not_end_the_server():
 
 def test_what_a_user_wrote_is_no_death():
     text = (
-        READY
-        + "[2026-05-31 10:20:00] Receive: obj=GenerateReqInput(text='torch.OutOfMemoryError: CUDA out of memory. "
-          "Tried to "
+        READY + "[2026-05-31 10:20:00] Receive: obj=GenerateReqInput(text='torch.OutOfMemoryError: CUDA out of memory. "
+        "Tried to "
         "allocate 1.00 GiB.')\n[2026-05-31 10:20:00] server_args={'x': 'Not enough memory. Please try to increase "
         "--mem-fraction-static'}\n"
     )
@@ -535,7 +547,7 @@ def test_what_a_user_wrote_is_no_death():
 def test_notices_end_nothing_and_are_told():
     text = READY + 3 * "[2026-05-31 10:20:00 TP0] KV cache pool is full. Retract requests. #retracted_reqs: 1\n"
     assert classify(text) is None
-    notices = _failures.notices(_journal_text.decode_text(text))
+    notices = _failures.notices(_failures.Case(_journal_text.decode_text(text)))
     assert [(notice["name"], notice["count"]) for notice in notices] == [("pool_full", 3)]
 
 
@@ -641,15 +653,215 @@ def test_silence_is_named_with_its_phase_and_only_after_the_deadline():
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# What a server survives, and what only systemd or a shell tells
+
+OOM = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.20 GiB. GPU 0 has a total capacity of 79.11 GiB "
+    "of which 600.38 MiB is free.\n"
+)
+SERVED = (
+    '[2026-05-31 11:00:01] INFO:     10.0.0.4:51720 - "POST /generate HTTP/1.1" 400 Bad Request\n'
+    "[2026-05-31 11:01:04 TP0] Decode batch, #running-req: 3, #token: 4100, token usage: 0.02\n"
+)
+SURVIVED = {
+    "picture": "[2026-05-31 11:00:00] [http_server] Error: Traceback (most recent call last):\n"
+    '  File "/x/srt/multimodal/processors/base_processor.py", line 280, in process_mm_data\n' + OOM,
+    "adapter": "[2026-05-31 11:00:00] Failed to load LoRA adapter x: " + OOM,
+    "weights": "[2026-05-31 11:00:00 TP0] Failed to update weights: CUDA out of memory. Tried to allocate 2.00 GiB.\n",
+    "nvml": "[2026-05-31 11:00:00 TP0] Failed to get power usage: NVML: GPU is lost\n",
+}
+
+
+@pytest.mark.parametrize("line", SURVIVED.values(), ids=SURVIVED)
+@pytest.mark.parametrize("after", ["", SERVED], ids=["at_once", "later"])
+def test_words_that_a_ready_server_survives_are_a_notice(line, after):
+    text = READY + line + after
+    assert classify(text) is None
+    (notice,) = _failures.notices(_failures.Case(_journal_text.decode_text(text)))
+    assert "lived on" in notice["advice"]
+
+
+def test_a_death_right_behind_the_same_words_makes_them_the_cause():
+    quit_line = "[2026-05-31 11:00:02] SIGQUIT received. signum=None, frame=None.\n"
+    failure = classify(READY + SURVIVED["picture"] + quit_line)
+    assert (failure.kind, failure.fatal) == ("oom_prefill", True)
+    # Hours of work between the two: the end has another cause.
+    assert classify(READY + SURVIVED["picture"] + SERVED * 100 + quit_line).kind == "scheduler_died"
+
+
+def test_a_scheduler_that_dies_of_memory_is_named_with_its_last_line():
+    text = READY + "[2026-05-31 11:00:00 TP3] Scheduler hit an exception: Traceback (most recent call last):\n" + OOM
+    assert (classify(text).kind, classify(text).fatal) == ("oom_prefill", True)
+
+
+@pytest.mark.parametrize(
+    ("process", "kind"),
+    [
+        ("pid=99, name=trainer", None),
+        ("pid=99, name=sglang::schedul", "cuda_illegal_access"),
+        ("name=python3", "cuda_illegal_access"),
+    ],
+)
+def test_an_xid_of_another_process_is_not_ours(process, kind):
+    text = READY + "kernel: NVRM: Xid (PCI:0000:4b:00): 31, {0}, Ch 00000008, intr 00000000. MMU Fault\n".format(
+        process
+    )
+    assert (classify(text) or _failure_record.Failure(kind=None)).kind == kind
+    assert classify(text + SERVED) is None
+
+
+LOADS = "[2026-05-31 10:10:01 TP0] Load weight begin. avail mem=78.20 GB\n"
+
+
+@pytest.mark.parametrize("start", [LOADS, READY], ids=["loading", "serving"])
+@pytest.mark.parametrize(
+    ("how", "result", "kind"),
+    [
+        ("killed, status=9/KILL", "signal", "unknown"),
+        ("exited, status=1/FAILURE", "exit-code", "unknown"),
+        ("dumped, status=6/ABRT", "core-dump", "scheduler_died"),
+        ("killed, status=15/TERM", "signal", None),
+        ("exited, status=143/n/a", "exit-code", None),
+        ("exited, status=0/SUCCESS", "success", None),
+    ],
+)
+def test_a_death_that_only_systemd_tells_of(start, how, result, kind):
+    end = (
+        "systemd[1]: sglang-main.service: Main process exited, code={0}\n"
+        "systemd[1]: sglang-main.service: Failed with result '{1}'.\n".format(how, result)
+    )
+    failure = classify(start + end)
+    assert (failure and failure.kind) == kind
+    if kind:
+        assert failure.fatal
+        assert "Main process exited" in failure.evidence
+        assert failure.lines
+    assert classify(start + "systemd[1]: Stopping sglang-main.service - SGLang...\n" + end) is None
+    assert classify(start + "[2026-05-31 11:00:00] SIGTERM received. signum=15 frame=None.\n" + end) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/entrypoint.sh: line 28:     7 Killed                  python3 -m sglang.launch_server",
+        "zsh: killed     python3 -m sglang",
+        "Killed",
+    ],
+)
+def test_a_kill_that_only_the_shell_tells_of(line):
+    failure = classify(LOADS + line + "\n")
+    assert (failure.kind, failure.phase, failure.figures["exit_code"]) == ("host_oom_kill", "weights", -9)
+    signal_line = "[2026-05-31 10:12:00] Received sigquit from a child process. It usually means the child failed.\n"
+    assert classify(LOADS + signal_line + line).kind == "scheduler_died"
+    # Engines before 0.5.20 end a clean stop so.
+    assert classify(READY + "[2026-05-31 11:00:00] SIGTERM received. signum=15 frame=None.\n" + line) is None
+
+
+def test_exit_status_2_without_a_line_is_the_argument_parser():
+    unit = _unit.UnitState(active_state="failed", result="exit-code", exec_main_code=_unit.EXITED, exec_main_status=2)
+    failure = _failures.classify([], unit=unit)
+    assert (failure.kind, failure.phase) == ("bad_args", "process")
+
+
+@pytest.mark.parametrize(
+    "words", ["torch.AcceleratorError: CUDA error: out of memory", "Cuda failure 2 'out of memory'", OOM.strip()]
+)
+def test_a_board_that_is_full_before_the_load_is_held_by_another(words):
+    text = (
+        "[2026-05-31 10:10:01 TP5] Init torch distributed begin.\n"
+        "[2026-05-31 10:10:02 TP5] Scheduler hit an exception: Traceback (most recent call last):\n"
+        '  File "/x/srt/distributed/bootstrap.py", line 40, in init_torch_distributed\n' + words + "\n"
+    )
+    failure = classify(text)
+    assert (failure.kind, failure.phase, failure.direction) == ("oom_weights", "init", "keep")
+    assert failure.figures["shape"] == "occupied"
+    assert "another process" in failure.advice
+
+
+def test_a_binding_to_processors_that_fails():
+    text = LOADS + (
+        "[2026-05-31 10:10:02 TP1] Scheduler hit an exception: Traceback (most recent call last):\n"
+        '  File "/x/srt/utils/common.py", line 2011, in gpu_proc_affinity\n'
+        '  File "/x/psutil/_pslinux.py", line 2040, in cpu_affinity_set\n'
+        "OSError: [Errno 22] Invalid argument\n"
+    )
+    failure = classify(text)
+    assert (failure.kind, failure.direction) == ("numa_bind", "keep")
+    assert "SGLANG_SET_CPU_AFFINITY" in failure.advice
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        (
+            '  File "/x/scheduler.py", line 1, in event_loop_overlap\n    self.on_idle()\n'
+            "ValueError: pool memory leak detected! [full] total=9116160, available=768\n",
+            "scheduler_died",
+        ),
+        (
+            "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, remote process exited\n",
+            "comm_timeout",
+        ),
+    ],
+)
+def test_what_happens_between_passes_is_of_serving(lines, kind):
+    text = READY + (
+        "[2026-05-31 11:00:00 TP0] Prefill batch, #new-seq: 1, #new-token: 6\n"
+        "[2026-05-31 11:00:01 TP0] Scheduler hit an exception: Traceback (most recent call last):\n" + lines
+    )
+    assert (classify(text).kind, classify(text).phase) == (kind, "serving")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # The table
 
 KINDS = {
-    "oom_weights", "oom_graph_capture", "oom_prefill", "oom_decode", "kv_pool_too_small", "host_oom_kill",
-    "comm_init", "comm_timeout", "watchdog_hang", "model_arch_unsupported", "gpu_arch_unsupported",
-    "quant_mismatch", "toolchain_missing", "port_in_use", "tokenizer", "hf_auth", "hf_not_found", "disk_full",
-    "cuda_illegal_access", "gpu_unbalanced", "numa_bind", "bad_args", "gpu_lost", "no_gpu", "scheduler_died",
-    "unknown", "unit_failed", "timeout",
+    "oom_weights",
+    "oom_graph_capture",
+    "oom_prefill",
+    "oom_decode",
+    "kv_pool_too_small",
+    "host_oom_kill",
+    "comm_init",
+    "comm_timeout",
+    "watchdog_hang",
+    "model_arch_unsupported",
+    "gpu_arch_unsupported",
+    "quant_mismatch",
+    "toolchain_missing",
+    "port_in_use",
+    "tokenizer",
+    "hf_auth",
+    "hf_not_found",
+    "disk_full",
+    "cuda_illegal_access",
+    "gpu_unbalanced",
+    "numa_bind",
+    "bad_args",
+    "gpu_lost",
+    "no_gpu",
+    "scheduler_died",
+    "unknown",
+    "unit_failed",
+    "timeout",
 }
+
+
+def test_no_other_kinds_are_told():
+    told = {row.kind for row in _failure_catalogue.ROWS if row.kind} - {_failure_catalogue.BY_PHASE}
+    told |= {*_failures.KIND_BY_PHASE.values(), *_failures.MEMORY_KINDS}
+    told |= {kind for kind, _pattern, _advice in _failure_catalogue.FRAMES}
+    told |= {kind for _result, kind, _advice in _failure_unnamed._RESULTS}
+    assert told <= KINDS
+    assert set(_failure_record.KINDS) == KINDS
+    assert len(_failure_record.KINDS) == len(KINDS)
+
+
+def test_every_row_has_a_line_of_a_program():
+    """No row stands in the table that no log, report or source has a line for."""
+    logs = [case["log"] for case in [*WORDINGS, *REPORTS, *TRIALS]] + [(DATA / "crash_loop.jsonl").read_text()]
+    found = {hit.row.name for log in logs for hit in _failures.Case(_journal.decode(log)[0]).walk.hits}
+    assert {row.name for row in _failure_catalogue.ROWS} - found == set()
 
 
 def test_a_cause_has_one_row():
@@ -696,8 +908,10 @@ def test_every_line_that_a_row_matches_holds_one_of_its_needles(row):
 def test_a_row_is_complete(row):
     assert row.kind is None or row.kind in KINDS | {_failure_catalogue.BY_PHASE}
     assert row.direction in ("raise", "lower", "keep", "infeasible")
+    # A file of SGLang, or whose words they are; versions are given where they are known.
     assert row.source
-    assert row.versions
+    assert "SGLang" not in row.source.split(", ")
+    assert row.versions is None or row.versions
     assert row.needles
     assert set(row.only_in) <= {*_startup_lines.PHASES, "prefill", "decode", "serving"}
     assert all(needle == needle.lower() for needle in row.needles)

@@ -176,7 +176,7 @@ def test_no_entry_makes_reader_or_catalogue_raise(rows):
     entries = [_journal_lines.Entry(text, realtime_seconds=at, monotonic_seconds=at, pid=pid) for text, at, pid in rows]
     json.dumps(_startup.read_startup(entries).as_dict())
     failure = _failures.classify(entries)
-    json.dumps(failure.as_dict() if failure else _failures.notices(entries))
+    json.dumps(failure.as_dict() if failure else _failures.notices(_failures.Case(entries)))
 
 
 COSTLY = (

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _load_progress
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _load_progress, _witness_tool
 from ansible_collections.gpufleet.sglang.plugins.module_utils._patience import Process
 
 STAT = "{pid} ({name}) {state} {parent} 1 1 0 -1 4194304 100 0 5 0 {user} {system} {cuser} {csystem} 20 0 9 0 500 0 0\n"
@@ -86,7 +86,7 @@ def test_what_is_no_io(text):
 )
 def test_argument_of(proc, argv, value):
     proc.add(100, 1, argv=argv)
-    assert _load_progress.argument_of(100, ("--model-path", "--model"), str(proc.root)) == value
+    assert _witness_tool.argument_of(100, ("--model-path", "--model"), str(proc.root)) == value
 
 
 def test_a_real_process_that_computes_reads_and_keeps(tmp_path):
@@ -144,7 +144,7 @@ def test_boards_are_asked_beside_and_not_too_often():
 
     def run(argv, timeout_seconds):
         asked.append(argv)
-        return APPS
+        return 0, APPS, ""
 
     boards = _load_progress.Boards("/bin/nvidia-smi", clock, run)
     boards.look([101])
@@ -175,7 +175,51 @@ def test_a_tool_that_hangs_is_asked_once_and_holds_nobody_up(tmp_path):
         clock.now += 60.0
     assert time.monotonic() - began < 2.0
     assert boards.mib is None
-    assert _load_progress._run([str(tool)], 0.1) == ""
+
+
+def is_gone(pid):
+    stat = _load_progress.stat_of(_load_progress._text("/proc", str(pid), "stat"))
+    return stat is None or stat[1] == "Z"
+
+
+def test_a_tool_that_did_not_answer_is_not_asked_again_and_leaves_nothing(tmp_path, monkeypatch):
+    # A script: its child would live on when only the script itself is ended.
+    mark = str(tmp_path / "child")
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\nsleep 30 &\necho $! >{mark}.new; mv {mark}.new {mark}\nwait\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(_load_progress, "BOARDS_TIMEOUT_SECONDS", 0.5)
+    clock = Clock()
+    boards = _load_progress.Boards(str(tool), clock)
+    boards.look([1])
+    assert not boards.hangs
+    clock.now += 3.0
+    assert boards.hangs
+    wait_for(lambda: boards._silent)
+    with open(mark, encoding="ascii") as stream:
+        child = int(stream.read())
+    wait_for(lambda: is_gone(child))
+    clock.now += 60.0
+    os.remove(mark)
+    boards.look([1])
+    assert not boards._thread.is_alive()
+    assert boards.hangs
+    # The next slice remembers.
+    silent = _load_progress.Boards(str(tool), clock, lambda argv, seconds: pytest.fail("asked"), silent=True)
+    silent.look([1])
+    assert silent.hangs
+
+
+def test_what_still_runs_at_the_end_is_ended(tmp_path):
+    code = (
+        "import threading,time\n"
+        "from ansible_collections.gpufleet.sglang.plugins.module_utils import _witness_tool as t\n"
+        f"a=['sh','-c','sleep 30 & echo $! >{tmp_path}/p; wait']\n"
+        "threading.Thread(target=lambda: t.run_limited(a, 30), daemon=True).start()\n"
+        f"import os\nwhile not os.path.exists('{tmp_path}/p') or not open('{tmp_path}/p').read(): time.sleep(0.01)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=20)
+    wait_for(lambda: is_gone((tmp_path / "p").read_text().strip()))
 
 
 def test_without_a_tool_nobody_is_asked():
@@ -188,11 +232,11 @@ def test_find_nvidia_smi(tmp_path, monkeypatch):
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\n")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert _load_progress.find_nvidia_smi() is None or str(tmp_path) not in _load_progress.find_nvidia_smi()
+    assert _witness_tool.find_command() is None or str(tmp_path) not in _witness_tool.find_command()
     tool.chmod(0o755)
-    assert _load_progress.find_nvidia_smi() == str(tool)
-    assert _load_progress.find_nvidia_smi(str(tool)) == str(tool)
-    assert _load_progress.find_nvidia_smi(str(tmp_path / "none")) is None
+    assert _witness_tool.find_command() == str(tool)
+    assert _witness_tool.find_command(str(tool)) == str(tool)
+    assert _witness_tool.find_command(str(tmp_path / "none")) is None
 
 
 # -- files and disks

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _ready, _ready_before
@@ -14,6 +16,10 @@ LOADING = {"state": "loading", "phase": "weights", "pool_tokens": None}
 FATAL = {"kind": "oom_prefill", "fatal": True, "evidence": "CUDA out of memory"}
 WEAK = {"kind": "scheduler_died", "fatal": True, "evidence": "SIGQUIT received"}
 STALL = {"kind": "watchdog_hang", "fatal": True, "evidence": "nothing was logged for 300 s"}
+OUTLIVED = {"failure": FATAL, "failure_seconds": 1.0, "startup": READY}
+STOPPED = dict(UNIT, active_state="inactive", result="success", exec_main_status=15, n_restarts=0)
+AGAIN = dict(UNIT, invocation_id="b" * 32, n_restarts=0)
+NO_JOURNAL = "This host keeps no journal, so causes cannot be named; set Storage=persistent in journald.conf."
 WITNESS = {"pool_tokens": 900}
 
 
@@ -41,10 +47,17 @@ def look(**changes):
         ({"failure": WEAK, "ended": True, "ended_seconds": 0.5, "still_seconds": 0.5}, "fail"),
         ({"failure": WEAK, "ended": True, "ended_seconds": 1.0, "still_seconds": 0.1}, "fail"),
         ({"failure": WEAK, "failure_seconds": 1.0}, "fail"),
-        (
-            {"failure": FATAL, "failure_seconds": 1.0, "startup": READY, "answer_status": 200, "answer_text": "x"},
-            "fail",
-        ),
+        # An answered completion outranks a line that no death follows.
+        ({**OUTLIVED, "port": "ours"}, "ask_completion"),
+        ({**OUTLIVED, "port": "ours", "answering": True}, "wait"),
+        ({**OUTLIVED, "answer_status": 200, "answer_text": "x"}, "judge"),
+        ({**OUTLIVED, "answer_status": 0, "answer_error": "reset"}, "fail"),
+        ({**OUTLIVED, "port": "closed", "ready_seconds": 6.0}, "fail"),
+        ({**OUTLIVED, "failure_seconds": 30.0, "port": "ours", "answering": True}, "fail"),
+        ({**OUTLIVED, "ended": True, "answer_status": 200, "answer_text": "x"}, "fail"),
+        ({**OUTLIVED, "restarted": True, "answer_status": 200, "answer_text": "x"}, "fail"),
+        ({**OUTLIVED, "failure": dict(FATAL, consequence_at=7.0), "answer_status": 200, "answer_text": "x"}, "fail"),
+        ({**OUTLIVED, "startup": LOADING, "answer_status": 200, "answer_text": "x"}, "fail"),
         # An end that no line names is given a moment for its last lines.
         ({"ended": True, "ended_seconds": 0.4}, "wait"),
         ({"ended": True, "ended_seconds": 1.0}, "fail"),
@@ -116,7 +129,39 @@ def test_next_move(changes, action):
     [
         ({"failure": FATAL, "ended": True}, "oom_prefill", "CUDA out of memory"),
         ({"ended": True, "ended_seconds": 2.0, "last_line": "usage: x"}, "unit_failed", "usage: x"),
-        ({"restarted": True, "ended_seconds": 2.0}, "unit_failed", "1 restarts"),
+        ({"ended": True, "ended_seconds": 2.0}, "unit_failed", "ended (killed by SIGKILL)"),
+        ({"restarted": True, "ended_seconds": 2.0}, "unit_failed", "restarts: 1"),
+        ({"ended": True, "ended_seconds": 2.0, "unit": STOPPED}, "unit_failed", "somebody stopped sglang-main.service"),
+        ({"ended": True, "ended_seconds": 2.0, "unit": STOPPED}, "unit_failed", "(killed by SIGTERM)"),
+        # SGLang before 0.5.20 ends a clean stop by SIGKILL: the journal tells who asked for it.
+        ({"ended": True, "ended_seconds": 2.0, "stopped": True}, "unit_failed", "somebody stopped"),
+        (
+            {"restarted": True, "ended_seconds": 2.0, "unit": AGAIN, "invocation_id": "a" * 32},
+            "unit_failed",
+            "that it was started again as invocation " + "b" * 32 + " (by somebody)",
+        ),
+        (
+            {"restarted": True, "ended_seconds": 2.0, "unit": dict(AGAIN, n_restarts=2), "invocation_id": "a" * 32},
+            "unit_failed",
+            "(by systemd, 2 restarts)",
+        ),
+        (
+            {"ended": True, "ended_seconds": 2.0, "journal": False, "journal_problem": NO_JOURNAL},
+            "unit_failed",
+            "there is no journal of this start",
+        ),
+        (
+            {
+                "startup": READY,
+                "port": "closed",
+                "ready_seconds": 9.0,
+                "address": "127.0.0.1 port 30000",
+                "stated": "--host ::1 and --port 30010",
+            },
+            "no_evidence",
+            "to listen on 127.0.0.1 port 30000, found: nothing of this unit listens there; the command line of the "
+            "unit says --host ::1 and --port 30010",
+        ),
         ({"startup": READY, "port": "other", "port_owner": 77, "ready_seconds": 9.0}, "no_evidence", "process 77"),
         ({"startup": READY, "port": "hidden", "ready_seconds": 9.0}, "no_evidence", "become: true"),
         ({"startup": NO_POOL, "port": "ours", "witness_error": "status 401"}, "no_evidence", "status 401"),
@@ -134,6 +179,15 @@ def test_what_a_failure_says(changes, kind, words):
     assert failure["kind"] == kind
     assert words in failure["evidence"]
     assert set(FATAL) <= set(failure)
+
+
+def test_without_a_journal_nobody_is_sent_to_it():
+    dead = look(ended=True, ended_seconds=2.0, journal=False, journal_problem=NO_JOURNAL)
+    assert next_move(dead).failure["advice"] == NO_JOURNAL
+    named = dict(WEAK, advice="Read the last lines in the journal of the unit.")
+    assert next_move(replace(dead, failure=named)).failure["advice"] == NO_JOURNAL
+    with_journal = next_move(look(ended=True, ended_seconds=2.0)).failure["advice"]
+    assert with_journal == "Look into journalctl -u sglang-main.service."
 
 
 @pytest.mark.parametrize("kind", ["no_evidence", "timeout"])

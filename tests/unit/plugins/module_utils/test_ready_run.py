@@ -5,10 +5,12 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _failures,
     _follow,
     _http,
     _load_progress,
     _patience_deadline,
+    _ready_boot,
     _ready_load,
     _ready_run,
 )
@@ -45,6 +47,7 @@ def crash_loop(units, late=0.0):
 class NoBoards:
     mib = None
     count = 0
+    hangs = False
 
     def look(self, pids):
         pass
@@ -202,6 +205,70 @@ def test_another_invocation_than_the_expected_one_is_explained_by_its_own_journa
     host = crash_loop([(0.0, {"InvocationID": "f" * 32, "NRestarts": 1})], late=60.0)
     result = wait(host, invocation_id=host.invocation)
     assert "vllm" in result["failure"]["evidence"]
+
+
+def stopped_from_outside(**unit):
+    state = {"ActiveState": "inactive", "SubState": "dead", "MainPID": 0, "ExecMainCode": 2, "ExecMainStatus": 15}
+    host = good_start(units=[(0.0, {}), (15.0, dict(state, Result="success", **unit))])
+    host.rows = [row for row in host.rows if played_host.realtime(row) < host.began + 14]
+    return host
+
+
+def test_a_stop_by_somebody_is_called_one():
+    failure = wait(stopped_from_outside())["failure"]
+    assert f"somebody stopped {UNIT} during the wait (killed by SIGTERM)" in failure["evidence"]
+    assert failure["advice"] == f"Start it again: systemctl start {UNIT}."
+
+
+def test_a_start_by_somebody_else_is_called_one():
+    host = good_start(units=[(0.0, {}), (15.0, {"InvocationID": "f" * 32})])
+    host.rows = [row for row in host.rows if played_host.realtime(row) < host.began + 14]
+    failure = wait(host)["failure"]
+    assert "started again as invocation " + "f" * 32 + " (by somebody)" in failure["evidence"]
+
+
+def test_a_death_before_the_wait_without_a_journal_says_that_there_is_none():
+    host = good_start(units=[(0.0, played_host.FAILED)])
+    host.rows = []
+    real = host.run_command
+    host.run_command = lambda argv: (0, "", "") if argv[0] == "journalctl" else real(argv)
+    failure = wait(host)["failure"]
+    assert failure["kind"] == "unknown"
+    assert "there is no journal of this start" in failure["evidence"]
+    assert "Storage" in failure["advice"]
+
+
+def test_a_reboot_between_two_slices_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(_ready_boot, "boot_id", lambda root: "second")
+    result = wait(good_start(), boot_id="first", waited_seconds=5.0)
+    assert result["verdict"] == "failed"
+    assert "rebooted during the wait" in result["failure"]["evidence"]
+    assert wait(good_start(), boot_id="second", waited_seconds=5.0)["verdict"] == "holds"
+
+
+def test_a_reboot_before_the_boot_was_known_is_said_by_the_uptime(monkeypatch):
+    monkeypatch.setattr(_ready_boot, "up_seconds", lambda root: 20.0)
+    assert "rebooted" in wait(good_start(), waited_seconds=60.0)["failure"]["evidence"]
+    assert wait(good_start(), waited_seconds=10.0)["verdict"] == "holds"
+
+
+def test_the_first_slice_is_one_look_and_knows_what_is_waited_for():
+    host = good_start()
+    began = host.now
+    result = wait(host, slice_seconds=0.0)
+    assert (result["finished"], result["slice"]["invocation_id"]) == (False, host.invocation)
+    assert result["slice"]["boot_id"]
+    assert host.now - began < 0.2
+
+
+def test_what_is_kept_is_not_gone_through_for_every_line(monkeypatch):
+    host = good_start()
+    asked = []
+    real = _failures.classify
+    monkeypatch.setattr(_failures, "classify", lambda entries, **given: asked.append(1) or real(entries, **given))
+    assert wait(host)["verdict"] == "holds"
+    # Lines come in some forty looks; the catalogue knows none of them.
+    assert len(asked) <= 3
 
 
 def test_a_silent_end_says_how_the_unit_ended():

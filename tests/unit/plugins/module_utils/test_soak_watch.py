@@ -67,6 +67,32 @@ def test_a_memory_death_under_load_is_named_and_the_unit_may_still_live():
     assert host.now - began <= 5.0
 
 
+REFUSED = "[2026-11-29 18:00:01] Error processing image: CUDA out of memory. Tried to allocate 2.00 GiB."
+BATCH = "[2026-11-29 18:00:0{} TP0] Decode batch, #running-req: 4, #token: 4100, token usage: 0.02"
+
+
+def test_a_request_that_is_refused_in_the_words_of_a_death_is_none(monkeypatch):
+    # Believed to be fatal, whatever the catalogue makes of the line.
+    host = serving([(2.0, REFUSED)] + [(second, BATCH.format(second)) for second in range(3, 9)])
+    watch = watching(host)
+    believed(monkeypatch, watch, host.now + 2.0)
+    assert until_told(host, watch, 60.0) is None
+
+
+def test_the_same_words_are_a_death_when_nothing_follows(monkeypatch):
+    host = serving([(2.0, REFUSED)])
+    watch = watching(host)
+    believed(monkeypatch, watch, host.now + 2.0)
+    began = host.now
+    assert until_told(host, watch, 60.0)["kind"] == "oom_prefill"
+    assert host.now - began <= 25.0
+
+
+def believed(monkeypatch, watch, at):
+    failure = {"kind": "oom_prefill", "fatal": True, "evidence": "x", "at": at, "consequence_at": None}
+    monkeypatch.setattr(watch._cause, "look", lambda unit, is_over: failure if watch._follower.entries else None)
+
+
 def test_an_end_without_a_word_is_told():
     host = serving([], units=[(1000.0, {}), (1003.0, played_host.FAILED)])
     failure = until_told(host, watching(host), 30.0)

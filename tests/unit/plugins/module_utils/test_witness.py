@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _witness,
     _witness_look,
     _witness_seats,
+    _witness_tool,
 )
 from ansible_collections.gpufleet.sglang.tests.unit.plugins import played_host
 
@@ -245,7 +246,7 @@ def test_pipeline_stages_sit_behind_each_other():
 # -- missing witnesses
 
 
-HANG = "nvidia-smi did not answer within 5 s: run it"
+HANG = "nvidia-smi did not answer in time: run it"
 
 
 def test_without_nvidia_smi_the_journal_tells_every_rank():
@@ -262,7 +263,7 @@ def test_a_rank_that_no_witness_tells_is_not_proven():
     answer = _witness.headroom(lost, look(boards=[], error=HANG), info())
     verdict, sentence = _witness.floor_verdict(answer, 2.0)
     assert verdict == "failed"
-    for words in ("TP7", "2.00 GiB", "did not answer within 5 s", "journal of this start does not tell"):
+    for words in ("TP7", "2.00 GiB", "did not answer in time", "journal of this start does not tell"):
         assert words in sentence
 
 
@@ -485,7 +486,7 @@ def host(tmp_path):
         return answer
 
     def ask():
-        return _witness_look.look(324, _http, str(tmp_path), str(tool), run)
+        return _witness_look.look(324, _http, str(tmp_path), str(tool), run=run)
 
     return types.SimpleNamespace(add=add, answers=answers, asked=asked, ask=ask, tool=tool, root=tmp_path)
 
@@ -532,7 +533,7 @@ def test_an_answer_without_processes_is_still_an_answer(host):
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (subprocess.TimeoutExpired("nvidia-smi", 5), "did not answer within 5 s"),
+        (subprocess.TimeoutExpired("nvidia-smi", 5), "did not answer in time"),
         (PermissionError("not permitted"), "could not be run"),
         ((9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", ""), "modprobe"),
         ((3, "", "strange"), "status 3 (strange)"),
@@ -582,12 +583,12 @@ def test_no_nvidia_smi_is_missing_where_there_is_a_driver(host, driver, missing)
 def test_a_command_that_hangs_is_ended(script):
     began = time.monotonic()
     with pytest.raises(subprocess.TimeoutExpired):
-        _witness_look.run_limited(["sh", "-c", script], 0.2)
+        _witness_tool.run_limited(["sh", "-c", script], 0.2)
     assert time.monotonic() - began < 5.0
 
 
 def test_a_command_is_heard():
-    assert _witness_look.run_limited(["sh", "-c", "echo out; echo err >&2; exit 3"], 10) == (3, "out\n", "err\n")
+    assert _witness_tool.run_limited(["sh", "-c", "echo out; echo err >&2; exit 3"], 10) == (3, "out\n", "err\n")
 
 
 def test_what_server_info_tells_of_boards():
@@ -684,7 +685,7 @@ def test_a_wait_without_any_witness_of_the_board_is_no_evidence():
     )
     assert (result["verdict"], result["failure"]["kind"]) == ("failed", "no_evidence")
     assert (result["failure"]["phase"], result["failure"]["fatal"]) == ("ready", False)
-    assert "did not answer within 5 s" in result["failure"]["evidence"]
+    assert "did not answer in time" in result["failure"]["evidence"]
     assert "LogRateLimitIntervalSec=1us" in result["failure"]["advice"]
 
 
@@ -695,3 +696,34 @@ def test_a_witness_that_breaks_is_missing_and_nothing_more():
     result = wait(broken)
     assert result["verdict"] == "holds"
     assert "nvidia-smi did not come back in time." in result["headroom"]["missing"]
+
+
+def test_an_nvidia_smi_that_was_not_heard_is_said(host):
+    assert _witness_look.missing(host.ask()) == []
+    (said,) = _witness_look.missing(None)
+    assert said.startswith("nvidia-smi did not answer in time: ")
+    host.answers["gpu"] = subprocess.TimeoutExpired("nvidia-smi", 5)
+    assert _witness_look.missing(host.ask()) == [said]
+
+
+@pytest.mark.parametrize(("hangs", "limit_seconds"), [(False, 5.0), (True, 1.0)])
+def test_a_tool_that_hung_before_is_given_a_second(hangs, limit_seconds):
+    made = []
+
+    class Call:
+        result = error = None
+
+        def __init__(self, function, *arguments):
+            made.append(arguments)
+
+        def start(self):
+            pass
+
+        def join(self, seconds):
+            made.append(seconds)
+
+    asking = _witness_look.Asking(Call, 1, _http, None, looking=lambda *words: None, hangs=hangs)
+    asking.heard()
+    assert made[0][-1] == limit_seconds
+    assert made[2] == pytest.approx(limit_seconds + 0.5, abs=0.1)
+    assert made[3] == pytest.approx(5.5, abs=0.1)

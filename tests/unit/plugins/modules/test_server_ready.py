@@ -123,3 +123,19 @@ def test_patience_is_passed_on(waits):
 def test_where_nvidia_smi_is_can_be_said(waits):
     assert waits()["settings"].nvidia_smi == "nvidia-smi"
     assert waits(nvidia_smi="/opt/nvidia/bin/nvidia-smi")["settings"].nvidia_smi == "/opt/nvidia/bin/nvidia-smi"
+
+
+def test_the_first_slice_is_one_look(waits):
+    assert waits(None, slice={"waited_seconds": 0.0})["settings"].slice_seconds == 0.0
+    assert waits(None, slice={"waited_seconds": 0.0, "phase": "init"}, slice_seconds=7)["settings"].slice_seconds == 7.0
+    settings = waits(None, slice={"waited_seconds": 4.0, "phase": "init", "boot_id": "b"})["settings"]
+    assert settings.boot_id == "b"
+
+
+def test_check_mode_reads_the_model_of_the_unit_that_runs(waits, tmp_path, monkeypatch):
+    with (tmp_path / "model.safetensors").open("wb") as stream:
+        stream.truncate(3 * 2**30)
+    monkeypatch.setattr(server_ready, "started_path", lambda follower: str(tmp_path))
+    assert "3.0 GiB of weights" in waits(_ansible_check_mode=True)["returned"]["reason"]
+    monkeypatch.setattr(server_ready, "started_path", lambda follower: None)
+    assert "unknown size" in waits(_ansible_check_mode=True)["returned"]["reason"]

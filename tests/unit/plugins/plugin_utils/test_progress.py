@@ -225,3 +225,18 @@ def test_the_last_line_says_what_is_held_by_all_witnesses(ending, text):
     printed = Printed()
     printed.progress.end(ending)
     assert printed.lines == [f"gpu-a | ready | 31 s | {text}"]
+
+
+def test_a_server_that_was_up_before_is_said_to_be_so_and_the_seconds_are_those_of_the_wait():
+    printed = Printed()
+    over = dict(
+        result("ready", 238.0, [("process", 0), ("ready", 38)], ready_at=138.0, pool_tokens=200000),
+        verdict="holds",
+        waited_seconds=1.4,
+        slice={"waiting_since": 336.6},
+    )
+    printed.progress.end(over)
+    assert printed.lines == ["gpu-a | ready | 1 s | pool 200,000 tokens, up for 200 s"]
+    # One that became ready in the wait: the seconds are those of its start.
+    printed.progress.end(dict(over, slice={"waiting_since": 101.0}))
+    assert printed.lines[-1] == "gpu-a | ready | 238 s | pool 200,000 tokens"

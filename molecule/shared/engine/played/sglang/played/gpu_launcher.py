@@ -303,6 +303,11 @@ class GpuLauncher(launcher.Launcher):
         time.sleep(seconds)
         self.warm_up()
 
+    def after_ready(self) -> None:
+        for child in self.ranks:
+            with contextlib.suppress(OSError):  # it is gone
+                child.send({"fired_up": True})
+
     def serve_nothing(self) -> None:
         """A node of rank > 0: a server that says it is well, until the ranks end; then exit status 0."""
         host, port = self.arguments.host, self.arguments.port
@@ -319,6 +324,7 @@ class GpuLauncher(launcher.Launcher):
         server = http.server.ThreadingHTTPServer((host, port), Well)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         logging.info(cuda_lines.dummy_health(host, port))
+        self.after_ready()
         for child in self.ranks:
             child.process.wait()
             logging.error(

@@ -249,13 +249,14 @@ class Rank:
 
     def serve(self) -> None:
         self.ready_at = time.monotonic()
-        self.faults.timers(fail)
         for line in sys.stdin:
             command = json.loads(line)
             if "quit" in command:
                 break
             if command.get("say"):
                 logging.log(command.get("level", logging.INFO), command["say"])
+            if "fired_up" in command:
+                self.faults.timers(fail)
             if "forward" in command:
                 load = memory_rank.Load(**command["forward"])
                 (self.forward_extend if load.chunk else self.forward_decode)(load)

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -111,21 +112,23 @@ class Launcher:
         uvicorn.info("INFO:     Application startup complete.")
         host, port = self.arguments.host, self.arguments.port
         if self.port_is_taken:
-            self.port_taken(errno.EADDRINUSE)
+            self.cannot_bind(OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)))
         try:
             self.server = web.Server((host, port), self.state)
         except OSError as error:
-            self.port_taken(error.errno)
+            self.cannot_bind(error)
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 3600}, daemon=True).start()
-        uvicorn.info("INFO:     Uvicorn running on http://%s:%s (Press CTRL+C to quit)", host, port)
+        shown = f"[{host}]" if ":" in host else host
+        uvicorn.info("INFO:     Uvicorn running on http://%s:%s (Press CTRL+C to quit)", shown, port)
 
-    def port_taken(self, number: int | None) -> None:
-        web.uvicorn.error(
-            "ERROR:    [Errno %s] error while attempting to bind on address ('%s', %s): address already in use",
-            number,
-            self.arguments.host,
-            self.arguments.port,
-        )
+    def cannot_bind(self, error: OSError) -> None:
+        """The words of asyncio's create_server: its own for a bind, those of getaddrinfo for a name."""
+        host, port = self.arguments.host, self.arguments.port
+        address = (host, port, 0, 0) if ":" in host else (host, port)
+        text = f"error while attempting to bind on address {address!r}: {(error.strerror or '').lower()}"
+        if isinstance(error, socket.gaierror):
+            text = error.strerror
+        web.uvicorn.error("ERROR:    [Errno %s] %s", error.errno, text)
         self.kill_children()
         sys.exit(1)
 
@@ -138,6 +141,10 @@ class Launcher:
                 self.ask("/freeze_gc", {})
         self.state.status = "up"
         logging.info("The server is fired up and ready to roll!")
+        self.after_ready()
+
+    def after_ready(self) -> None:
+        """What begins with the ready line."""
 
     def ask(self, path: str, data: dict | None = None) -> None:
         headers = {"Content-Type": "application/json"}
@@ -145,7 +152,8 @@ class Launcher:
             headers["Authorization"] = f"Bearer {self.arguments.api_key}"
         if path == "/freeze_gc" and getattr(self.arguments, "admin_api_key", None):
             headers["Authorization"] = f"Bearer {self.arguments.admin_api_key}"
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.arguments.host, self.arguments.host)
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.arguments.host, self.arguments.host)
+        host = f"[{host}]" if ":" in host else host
         body = None if data is None else json.dumps(data).encode()
         request = urllib.request.Request(f"http://{host}:{self.arguments.port}{path}", body, headers)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.server
 import json
 import logging
+import socket
 import socketserver
 import time
 
@@ -51,6 +52,8 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     def __init__(self, address, state: State):
         self.state = state
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
         super().__init__(address, Handler)
 
     def server_bind(self):
