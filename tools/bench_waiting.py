@@ -64,7 +64,7 @@ def main(arguments):
         "MOLECULE_EPHEMERAL_DIRECTORY": str(EPHEMERAL),
         # As molecule itself runs its plays.
         "ANSIBLE_CONFIG": str(EPHEMERAL / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(tree.ROOT / ".build" / "collections"),
+        "ANSIBLE_COLLECTIONS_PATH": str(tree.ROOT / ".build" / "collections" / "startup"),
     }
     try:
         molecule("converge")

@@ -4,7 +4,8 @@
 #   MOLECULE_COMMAND=converge bash tools/molecule.sh default
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-export GPUFLEET_COLLECTIONS=$here/.build/collections
+# Scenarios that run side by side have an installation each.
+export GPUFLEET_COLLECTIONS=$here/.build/collections/${1:-all}
 # shellcheck source=tools/env.sh
 . "$here/tools/env.sh"
 cd "$GPUFLEET_ROOT"

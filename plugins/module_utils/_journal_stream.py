@@ -40,7 +40,8 @@ class Stream:
         with contextlib.ExitStack() as files:
             # Not a pipe: nobody would read it meanwhile, and a program that says much would wait for ever.
             self._errors = files.enter_context(tempfile.TemporaryFile())
-            self._process = subprocess.Popen(
+            # run_command collects the whole output; here it is read line by line, and left when enough is known.
+            self._process = subprocess.Popen(  # pylint: disable=ansible-bad-function
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

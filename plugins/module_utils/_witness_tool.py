@@ -30,7 +30,8 @@ def find_command(name="nvidia-smi"):
 
 def run_limited(argv, seconds):
     """(status, stdout, stderr) of a command; raises OSError, or subprocess.TimeoutExpired after ``seconds``."""
-    command = subprocess.Popen(  # pylint: disable=consider-using-with
+    # run_command has no time limit, and would not end the children of a script.
+    command = subprocess.Popen(  # pylint: disable=consider-using-with,ansible-bad-function
         argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -150,6 +150,9 @@ options:
       invocation_id:
         description: The invocation that is waited for.
         type: str
+      boot_id:
+        description: The boot of the host in which the wait began.
+        type: str
       phase:
         description: The phase that was returned last.
         type: str

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 HERE = Path(__file__).resolve().parent
-CASES = {case["name"]: case for case in yaml.safe_load((HERE.parent / "cases.yml").read_text())["cases"]}
+CASES = {case["name"]: case for case in yaml.safe_load((HERE.parent / "vars" / "cases.yml").read_text())["cases"]}
 RESULTS = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results"
 
 

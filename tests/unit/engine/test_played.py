@@ -365,7 +365,9 @@ def test_a_hung_rank_makes_health_fail(world, models):
 def test_a_pool_that_is_full_retracts(world, models):
     """Two answers of 900 tokens in a pool of 1,500: admitted in hope, one is taken back, both are answered."""
     words = ("--max-total-tokens", "1500", "--context-length", "4096", "--disable-radix-cache")
-    with Server(world(1), "0.5.23", models["gqa-small"], *words, PLAYED_SPEED="20000") as server:
+    # Steps so slow that the second request comes long before the first is answered.
+    more = {"PLAYED_SPEED": "20000", "PLAYED_SET": json.dumps({"decode_step_seconds": 20})}
+    with Server(world(1), "0.5.23", models["gqa-small"], *words, **more) as server:
         server.wait_ready()
         with concurrent.futures.ThreadPoolExecutor() as pool:
             answers = list(pool.map(lambda seed: server.prompt(200, seed, answer=900), (1, 2)))
