@@ -20,7 +20,6 @@ EXPERT = (
     ("down_proj.weight", "F8_E4M3", [7168, 2048], 2048 * 7168),
     ("down_proj.weight_scale_inv", "F32", [56, 16], 16 * 56 * 4),
 )
-EXPERT_BYTES = sum(size for _name, _dtype, _shape, size in EXPERT)
 SHARDS = 200
 # Experts of a shard: 93,600 tensors as DeepSeek-V3 has, 230,400 as Kimi K2 has in four bits.
 EXPERTS_OF_SHARD = (78, 192)

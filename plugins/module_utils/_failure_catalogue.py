@@ -105,10 +105,6 @@ _HOST_MEMORY = (
     "settings do not help."
 )
 _SHM = "Enlarge shared memory (/dev/shm) and look at MemoryMax and TasksMax of the unit; the model's disk is not the cause."
-_GRAPHS = (
-    "Lower sglang_server_mem_fraction_static, or the batch of the decode graphs (--cuda-graph-max-bs-decode, before 0.5.14 "
-    "--cuda-graph-max-bs, in sglang_server_arguments)."
-)
 
 # The process that the driver names behind the number of an Xid; either may be missing.
 _XID_PROCESS = r"(?:,? pid='?(?P<pid>\d{1,10})'?)?(?:,? name=(?P<name>[^,\s]{1,64}))?"

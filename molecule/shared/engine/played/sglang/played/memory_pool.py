@@ -71,10 +71,6 @@ class Pool:
     def kv_gib(self) -> float:
         return (self.full_bytes + self.sliding_bytes) / GIB
 
-    @property
-    def all_gib(self) -> float:
-        return self.kv_gib + self.draft_bytes / GIB + self.conv_gib + self.ssm_gib
-
 
 def kv_dtype(geometry: shape.Geometry, wishes: Wishes) -> str:
     return geometry.dtype if wishes.kv_dtype == "auto" else wishes.kv_dtype
