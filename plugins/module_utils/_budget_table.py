@@ -27,7 +27,8 @@ INDENT = NAME + 1 + VALUE + 2
 
 def short(note, columns=COLUMNS - INDENT):
     """Return as many clauses of a source as fit, at least the first, which is cut at a word where it does not fit."""
-    clauses = re.split(r"(?=; |, | \(|: )", note)
+    # A parenthesis behind a multiplication is a factor, and no remark.
+    clauses = re.split(r"(?=; |, |: )|(?<! x)(?= \()", note)
     text = clauses[0]
     for one in clauses[1:]:
         closed = (text + one).count("(") == (text + one).count(")")

@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.gpufleet.sglang.plugins.action.memory_plan import plan_of
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_notes as notes
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_table
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_fleet import lines, outage_seconds
 
@@ -291,3 +292,10 @@ def test_every_row_names_its_source(arguments, version):
     for row in answer["rows"]:
         assert row["source"] in ("given", "measured", "table", "assumed"), row
         assert row["note"], row
+
+
+def test_a_source_is_cut_between_clauses_and_not_within_a_product():
+    note = "55,003 tokens x 46,080 bytes: 3 KV heads x (64 + 64) x 30 layers x 4 bytes (float32)"
+    assert _budget_table.short(note, 60) == "55,003 tokens x 46,080 bytes"
+    assert _budget_table.short(note, 80) == "55,003 tokens x 46,080 bytes: 3 KV heads x (64 + 64) x 30 layers x 4 bytes"
+    assert _budget_table.short(note, 90) == note
