@@ -1,7 +1,7 @@
 # gpufleet.sglang: what can be done in a checkout. Each target installs what it needs; `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help bench-planner bench-startup demo test test-long lint unit sanity molecule build readme venv clean
+.PHONY: help bench-planner bench-soak bench-startup demo test test-long lint unit sanity molecule build readme venv clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -32,6 +32,9 @@ bench-planner: venv ## how near the planner comes to real start-ups of public re
 
 bench-startup: venv ## what reading the journal costs, and how soon a start-up is told (ARGS=reading or waiting for a part)
 	@. tools/env.sh && python tools/bench_startup.py $(ARGS)
+
+bench-soak: venv ## which configurations that die within an hour the soak finds, and which good ones it refuses (ARGS=--rows)
+	@.venv/bin/python tools/bench_soak.py $(ARGS)
 
 build: venv ## the release archive in .build/
 	@bash tools/build.sh

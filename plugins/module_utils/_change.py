@@ -14,12 +14,12 @@ from __future__ import annotations
 import os
 import time
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _classes, _drift, _snapshot, _verdict
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _change_proof, _classes, _drift, _snapshot
 from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import request_hash
-from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_data
 from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import outcome
 from ansible_collections.gpufleet.sglang.plugins.module_utils._proof import RUN_DIR, Store, lease_refusal
 from ansible_collections.gpufleet.sglang.plugins.module_utils._service import describe, systemd_version
+from ansible_collections.gpufleet.sglang.plugins.module_utils._step import values_of_proof
 
 # Where the [Install] section of our unit puts its link.
 WANTS_DIR = "/etc/systemd/system/multi-user.target.wants"
@@ -219,46 +219,34 @@ class Instance:
 
     # judging and closing
 
-    def judge(self, run_id, number, step, plan, ready, soak, request, files):
+    def judge(self, run_id, number, step, plan, ready, soak, request, files, clients=(), host=None):
         """Judge one attempt, append it to the memory, and store the proof when it is one. Returns the attempt."""
         proof = self.store.proof() or {}
-        carried = step.get("class") == _classes.RESTART_READY and bool(proof.get("soaked"))
-        judged = _verdict.judge_attempt(ready, soak, carried)
-        startup = ready.get("startup") or {}
-        pools = ready.get("pools") or {}
         values = step.get("values") or {}
-        attempt = {
-            "at": time.time(),
-            "run_id": run_id,
-            "number": number,
-            "verdict": judged["verdict"],
-            "reason": judged["reason"],
-            "failure": judged["failure"],
-            "values": values,
-            "class": step.get("class"),
-            "config_hash": values.get("config_hash"),
-            "request_hash": request_hash(request),
-            "predicted": _predicted(plan, values),
-            "startup": startup,
-            "headroom": _verdict.headroom_of(ready),
-            "pools": {name: pools.get(name) for name in ("dp_size", "total_tokens", "least")},
-            "notices": _verdict.notices_of(ready),
-            "soak": soak,
-            "invocation_id": ready.get("invocation_id"),
-            "seconds": {
-                name: ready.get(name)
-                for name in ("waited_seconds", "seconds_after_ready_line", "seconds_after_fatal_line")
-            },
-            "measurement": _verdict.measurement(ready, soak, plan, values),
-            "death": _verdict.death(judged["failure"], plan, startup),
-        }
-        attempt = mask_data(attempt)
+        carried = step.get("class") == _classes.RESTART_READY and bool(proof.get("soaked"))
+        attempt = _change_proof.attempt_of(
+            time.time(), run_id, number, step, plan, ready, soak, request, carried, clients
+        )
         self.store.append_attempt(attempt)
         # Only what is kept is masked: an unchanged second start needs the values as they are.
         attempt = dict(attempt, values=values)
-        if judged["verdict"] in ("proven", "holds"):
+        if attempt["verdict"] in ("proven", "holds"):
             load = proof if carried and not soak else (attempt["soak"] or {})
-            self.store.write_proof(self._proof_of(attempt, values, request, plan, files, load))
+            new = _change_proof.proof_of(self.name, self.unit, attempt, values, request, plan, load, host)
+            self.store.write_proof(dict(new, files=_sums(files)))
+        return attempt
+
+    def measure(self, run_id, ready, soak, clients=(), host=None):
+        """Remember a load on what runs and has a proof; what was declared then stays. Returns the attempt."""
+        proof = self.store.proof()
+        if not proof:
+            raise Refused("Expected a record of the instance %s, found none; deploy it first." % self.name)
+        step = {"action": "prove", "values": values_of_proof(proof), "class": _classes.NOTHING}
+        plan = _change_proof.plan_of_proof(proof)
+        attempt = _change_proof.attempt_of(time.time(), run_id, 1, step, plan, ready, soak, {}, clients=clients)
+        attempt["request_hash"] = proof.get("request_hash")
+        self.store.append_attempt(attempt)
+        self.store.write_proof(_change_proof.loaded_proof(proof, attempt, host))
         return attempt
 
     def apply(self, run_id, step, request, files):
@@ -277,37 +265,6 @@ class Instance:
         )
         self.store.write_proof(proof)
         return waiting
-
-    def _proof_of(self, attempt, values, request, plan, files, load):
-        startup = attempt["startup"]
-        return {
-            "at": attempt["at"],
-            "run_id": attempt["run_id"],
-            "instance": self.name,
-            "unit": self.unit,
-            "soaked": bool(load),
-            "soaked_invocation_id": load.get("soaked_invocation_id") or (attempt["invocation_id"] if load else None),
-            "invocation_id": attempt["invocation_id"],
-            "config_hash": attempt["config_hash"],
-            "request_hash": attempt["request_hash"],
-            "request_digests": _classes.request_digests(request),
-            "request": mask_data(request),
-            "arguments": values.get("arguments"),
-            "environment": values.get("environment"),
-            "fraction": values.get("fraction"),
-            "cap_tokens": values.get("cap_tokens"),
-            "target_tokens": request.get("target_tokens"),
-            "pool_tokens": startup.get("pool_tokens"),
-            "pool_floor_tokens": _pool_floor_tokens(startup.get("pool_tokens"), request.get("target_tokens")),
-            "pools": attempt["pools"],
-            "headroom_gib": attempt["headroom"]["gib"],
-            "headroom_where": attempt["headroom"]["where"],
-            "least_free_gib": load.get("least_free_gib"),
-            "load_seconds": startup.get("load_seconds"),
-            "engine_version": plan.get("engine_version"),
-            "measurement": attempt["measurement"],
-            "files": _sums(files),
-        }
 
     def outcome(self, step, attempts, back):
         """What the run came to; see ``_outcome.outcome``."""
@@ -335,21 +292,6 @@ def told(proof):
 
 def _sums(files):
     return {path: _snapshot.sha256_of(path) for path in files}
-
-
-def _pool_floor_tokens(pool_tokens, target_tokens):
-    """Pool from which a later start-up of the same configuration is accepted as the same: its promise. Without one
-    it is 2% under what was measured, because two starts of one configuration differ by their noise."""
-    if pool_tokens is None:
-        return None
-    return min(pool_tokens, int(target_tokens)) if target_tokens else int(pool_tokens * 0.98)
-
-
-def _predicted(plan, values):
-    """What the plan said of the configuration that ran; nothing when a proof ran and the plan chose another."""
-    names = ("predicted_tokens", "predicted_tokens_low", "predicted_headroom_gib")
-    same = plan.get("fraction") == values.get("fraction")
-    return {name: plan.get(name) if same else None for name in names}
 
 
 def _kind(units, proof):

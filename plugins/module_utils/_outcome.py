@@ -61,6 +61,8 @@ def _serving_sentence(serving, state, back):
         what = {"proof": "the last proven configuration", "baseline": "what served before"}.get(
             back.get("kind"), "what was there before"
         )
+        if back.get("kind") == "proof" and back.get("soaked") is False:
+            what = "the last configuration that held (it was never put under load)"
         tail = " with less than its record" if state == DEGRADED else ""
         again = " as it did, without a restart" if back.get("kept") else " again"
         return "%s%s: %s%s%s." % (where, again, what, held, tail)
@@ -92,7 +94,8 @@ def outcome(instance, step, attempts, back, serving, proof, pending=()):
     noticed = [*(last.get("notices") or ()), *notices_of((back or {}).get("ready") or {})]
     result = {
         "success": success,
-        "verdict": verdict or ("refused" if action == "refuse" else "failed"),
+        # What is refused beside clients serves on, and holds.
+        "verdict": verdict or step.get("verdict") or ("refused" if action == "refuse" else "failed"),
         "way_back": state,
         "serving": serving,
         "attempts": len(attempts),
@@ -145,7 +148,8 @@ def _message(instance, step, last, result, back, proof):
         if action == "apply":
             text += " %s" % reason
         return " ".join([text] + pending_sentences(result["pending"]))
-    parts = ["%s: %s" % (instance, "refused before any restart." if action == "refuse" else "not proven.")]
+    refused = "refused before any restart." if result["verdict"] == "refused" else "%s, not proven." % result["verdict"]
+    parts = ["%s: %s" % (instance, refused if action == "refuse" else "not proven.")]
     parts.append(reason)
     advice = (last.get("failure") or {}).get("advice")
     if advice and action != "refuse":

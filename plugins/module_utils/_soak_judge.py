@@ -37,6 +37,7 @@ class Outcome:
     first_token_at: float | None = None
     ended: float = 0.0
     error: str | None = None
+    dp_rank: int | None = None
 
     @property
     def ttft_seconds(self):
@@ -106,19 +107,28 @@ def _rounded(value, digits):
 def _prefill_speed(answered):
     """Tokens per second until the first token, of the prompts that were sent alone."""
     alone = [outcome for outcome in answered if outcome.phase in ("context", "ladder") and outcome.ttft_seconds]
+    # A chunk's edge is over before it is measured well: what is long tells the speed.
+    longest = max((outcome.prompt_tokens for outcome in alone), default=0)
+    alone = [outcome for outcome in alone if outcome.prompt_tokens >= longest // 4]
     seconds = sum(outcome.ttft_seconds for outcome in alone)
     tokens = sum(outcome.prompt_tokens - outcome.cached_tokens for outcome in alone)
     return tokens / seconds if seconds > 0 and tokens > 0 else None
 
 
 def _decode_speed(answered):
-    """Tokens per second of the whole server during the wave, prefill of its prompts included."""
-    wave = [outcome for outcome in answered if outcome.phase == "wave" and outcome.first_token_at is not None]
-    if not wave:
+    """Tokens per second of the whole server while a full batch decodes and nothing else runs."""
+    batch = [outcome for outcome in answered if outcome.phase == "decode" and outcome.first_token_at is not None]
+    if not batch:
         return None
-    seconds = max(outcome.ended for outcome in wave) - min(outcome.first_token_at for outcome in wave)
-    tokens = sum(outcome.answer_tokens for outcome in wave) - 1
-    return tokens / seconds if seconds > 0 and tokens > 0 else None
+    # From the moment on when all of them decode.
+    began = max(outcome.first_token_at for outcome in batch)
+    ended = max(outcome.ended for outcome in batch)
+    tokens = sum(
+        (outcome.answer_tokens - 1) * (outcome.ended - began) / (outcome.ended - outcome.first_token_at)
+        for outcome in batch
+        if outcome.ended > began
+    )
+    return tokens / (ended - began) if ended > began and tokens > 0 else None
 
 
 def _by_phase(outcomes, phases):
@@ -147,6 +157,56 @@ def _phase_row(name, planned, own):
     }
 
 
+@dataclass(frozen=True)
+class Growth:
+    """Memory that a request keeps for ever. ``lasts_requests``: until the least free of this board is used up."""
+
+    board: str
+    mib_per_request: float
+    lasts_requests: int
+
+    def sentence(self, endurance_requests):
+        return (
+            f"Board {self.board} loses {self.mib_per_request:.2f} MiB with each request, so what is free under load "
+            f"lasts for {self.lasts_requests} requests; endurance_requests is {endurance_requests}."
+        )
+
+
+# SGLang 0.5.23: srt/managers/schedule_batch.py. The server lives on, the request is lost.
+POOL_ABORT = "Out of memory even after retracting all other requests"
+
+# A loss that the clocks of a driver, or one block of the allocator, could make is none.
+GROWTH_LEAST_MIB = 4.0
+
+
+def growth_of(marks, samples, ranks=1):
+    """Slow growth of the board that it ends first, or None.
+
+    Equal short requests on a warm server take nothing for ever. A board that lost memory in the first half of them and
+    about as much in the second loses it with each request.
+
+    :arg marks: ``[(requests until then, {board: GiB free})]``. :arg samples: :class:`Samples` of the whole soak.
+    """
+    if len(marks) < 3:
+        return None
+    found = [_growth_of_board(board, marks, samples, ranks) for board in marks[0][1]]
+    found = [growth for growth in found if growth]
+    return min(found, key=lambda growth: growth.lasts_requests) if found else None
+
+
+def _growth_of_board(board, marks, samples, ranks):
+    known = [(count / float(ranks), free[board]) for count, free in marks if board in free]
+    if len(known) < 3:
+        return None
+    middle = min(known, key=lambda mark: abs(mark[0] - (known[0][0] + known[-1][0]) / 2.0))
+    first, second = (known[0][1] - middle[1]) * 1024.0, (middle[1] - known[-1][1]) * 1024.0
+    lost = first + second
+    if lost < GROWTH_LEAST_MIB or min(first, second) < 0.3 * lost:
+        return None
+    each = lost / (known[-1][0] - known[0][0])
+    return Growth(board, each, int(samples.least_free_gib.get(board, known[-1][1]) * 1024.0 / each))
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # The verdict
 
@@ -157,17 +217,30 @@ def no_evidence(reason, advice, kind="no_evidence"):
 
 
 def judge_soak(
-    summary, samples, failure, bound, limits, near_tokens, min_least_free_gib=None, first_error=None, pool_tokens=None
+    summary,
+    samples,
+    failure,
+    bound,
+    limits,
+    near_tokens,
+    min_least_free_gib=None,
+    first_error=None,
+    pool_tokens=None,
+    growth=None,
+    unreached=(),
 ):
     """The verdict of a soak.
 
     :arg summary: of :func:`summarize`. :arg samples: :class:`Samples`. :arg failure: a death by the failure catalogue
         or None. :arg bound: the bound that ended the soak early, or None. :arg first_error: sentence of the first
-        request that failed, or None.
+        request that failed, or None. :arg growth: :class:`Growth` or None.
+    :arg unreached: the DP ranks that had no request.
     :returns: ``{"verdict": proven | unsafe | short | failed, "reason": one sentence, "failure": dict | None}``.
     """
     if failure:
         return _dead(failure)
+    if first_error and POOL_ABORT in first_error:
+        return _end("short", "The pool is too small for the load, a request was given up: " + first_error)
     if not summary["near_answered"]:
         return _not_near(summary, bound, limits, near_tokens, first_error, pool_tokens)
     if summary["failures"]:
@@ -191,9 +264,19 @@ def judge_soak(
             f"Board {tightest[0]} had only {tightest[1]:.2f} GiB free under load, "
             f"under the floor of {min_least_free_gib:.2f} GiB.",
         )
+    if growth and growth.lasts_requests < limits.endurance_requests:
+        return _end("unsafe", growth.sentence(limits.endurance_requests))
+    if unreached:
+        return _end(
+            "failed",
+            "DP rank {} got no request, so it is not proven.".format(", ".join(str(rank) for rank in unreached)),
+            "Raise max_requests, or send no other load meanwhile.",
+        )
     least = "" if tightest is None else f"; the least free was {tightest[1]:.2f} GiB on board {tightest[0]}"
     reason = "{answered} requests were answered, the longest prompt had {longest_prompt_tokens} tokens"
-    return _end("proven", reason.format(**summary) + least + ".")
+    left = [row["name"] for row in summary["phases"] if row["planned"] and row["requests"] < row["planned"]]
+    cut = f"; the bound in {bound} left no room for all of: {', '.join(left)}" if bound and left else ""
+    return _end("proven", reason.format(**summary) + least + cut + ".")
 
 
 def _end(verdict, reason, advice=None, kind="no_evidence"):
@@ -208,7 +291,8 @@ def _dead(failure):
         verdict = VERDICT_BY_DIRECTION.get(failure.get("direction"), "failed")
     during = ""
     if failure.get("request"):
-        during = " on a prompt of {wanted_tokens} tokens (phase {phase})".format(**failure["request"])
+        during = " on a prompt of {prompt_tokens} tokens (phase {phase}, {concurrency} at once)"
+        during = during.format(**failure["request"])
     evidence = (failure.get("evidence") or "").strip()
     reason = f"The server died under load{during}: {failure.get('kind')} ({evidence})."
     return {"verdict": verdict, "reason": reason, "failure": failure}
@@ -217,6 +301,9 @@ def _dead(failure):
 def _not_near(summary, bound, limits, near_tokens, first_error, pool_tokens):
     longest = summary["longest_prompt_tokens"]
     what = f"No prompt of at least {near_tokens} tokens was answered (the longest had {longest})"
+    if summary["broken"]:
+        reason = "{}: {}".format(what, first_error or "a connection broke.")
+        return _end("failed", reason, "Look into the journal of the unit: the connection did not end well.", "unknown")
     if pool_tokens and pool_tokens < near_tokens:
         reason = f"{what}: the pool holds {pool_tokens} tokens only."
         advice = "Lower context_tokens, or raise the pool: a longest request does not fit into it."
@@ -227,24 +314,22 @@ def _not_near(summary, bound, limits, near_tokens, first_error, pool_tokens):
     else:
         reason = "{}: {}".format(what, first_error or "the server refused it.")
         advice = "Compare context_tokens with the --context-length that the server runs with."
-        if summary["broken"]:
-            return _end(
-                "failed", reason, "Look into the journal of the unit: the connection did not end well.", "unknown"
-            )
     return _end("failed", reason, advice)
 
 
 def suspect(outcomes, in_flight) -> dict[str, Any] | None:
     """The request that most probably caused a death: the longest in flight, else the first that failed.
 
-    :arg in_flight: ``[(number, phase, wanted_tokens)]`` at the time of the death.
+    :arg in_flight: the :class:`_soak.Ask` s at the time of the death.
+    :returns: ``{"number", "phase", "prompt_tokens", "concurrency"}`` and, where one is known, ``dp_rank``.
     """
-    candidates = [{"number": number, "phase": phase, "wanted_tokens": tokens} for number, phase, tokens in in_flight]
-    candidates += [
-        {"number": outcome.number, "phase": outcome.phase, "wanted_tokens": outcome.wanted_tokens}
-        for outcome in outcomes
-        if outcome.status == "failed"
-    ]
+    candidates = {ask.number: (ask.phase, ask.tokens, ask.dp_rank) for ask in in_flight}
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            candidates.setdefault(outcome.number, (outcome.phase, outcome.wanted_tokens, outcome.dp_rank))
     if not candidates:
         return None
-    return max(candidates, key=lambda candidate: candidate["wanted_tokens"])
+    number = max(candidates, key=lambda each: (candidates[each][1], -each))
+    phase, tokens, dp_rank = candidates[number]
+    found = {"number": number, "phase": phase, "prompt_tokens": tokens, "concurrency": len(candidates)}
+    return found if dp_rank is None else dict(found, dp_rank=dp_rank)

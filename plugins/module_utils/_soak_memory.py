@@ -9,6 +9,8 @@ Private to the gpufleet.sglang collection; may change at any time.
 from __future__ import annotations
 
 import importlib
+import subprocess
+import threading
 
 
 def meminfo_free_gib(text):
@@ -48,6 +50,58 @@ class NvmlSampler:
         return {board: memory(handle).free / 1073741824.0 for board, handle in self._handles.items()}
 
 
+# nvidia-smi as a loop: it costs its start once, and a sample some milliseconds.
+LOOP_MILLISECONDS = 100
+
+
+class SmiLoop:
+    """Free memory from one ``nvidia-smi -lms`` that runs as long as the load; ``fallback`` when it does not.
+
+    A call returns the least since the last one, so that nothing is lost between two.
+    """
+
+    def __init__(self, nvidia_smi, boards, fallback, popen=subprocess.Popen):
+        self._boards = {str(board) for board in boards}
+        self._fallback = fallback
+        self._lock = threading.Lock()
+        self._least = {}
+        self._last = {}
+        argv = [nvidia_smi, "--query-gpu=index,memory.free", "--format=csv,noheader,nounits"]
+        try:
+            self._process = popen(
+                argv + ["-lms", str(LOOP_MILLISECONDS)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                universal_newlines=True,
+            )
+        except OSError:
+            self._process = None
+            return
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self._process.stdout:
+            for board, gib in nvidia_smi_free_gib(line).items():
+                if not self._boards or board in self._boards:
+                    with self._lock:
+                        self._last[board] = gib
+                        self._least[board] = min(self._least.get(board, gib), gib)
+
+    def __call__(self):
+        if self._process is None or self._process.poll() is not None:
+            return self._fallback()
+        with self._lock:
+            told, self._least = self._least or dict(self._last), {}
+        return told or self._fallback()
+
+    def close(self):
+        """End the loop."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
 class SmiSampler:
     """Free memory through ``nvidia-smi``; an empty sample when it does not answer."""
 
@@ -79,7 +133,7 @@ def meminfo_sampler(path="/proc/meminfo"):
 
 
 def sampler_of(options, run_command):
-    """The best sampler that works here: NVML of the engine's venv, else nvidia-smi; the available memory on a CPU."""
+    """The best sampler that works here: NVML of the engine's venv, else a loop of nvidia-smi; on a CPU its memory."""
     if options["device"] == "cpu":
         return meminfo_sampler()
     if options["nvidia_smi"] == "nvidia-smi":
@@ -88,4 +142,5 @@ def sampler_of(options, run_command):
         except Exception:  # pylint: disable=broad-except
             # Not installed, or no driver: nvidia-smi tells the rest.
             pass
-    return SmiSampler(run_command, options["nvidia_smi"], options["boards"])
+    once = SmiSampler(run_command, options["nvidia_smi"], options["boards"])
+    return SmiLoop(options["nvidia_smi"], options["boards"], once)

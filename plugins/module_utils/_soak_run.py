@@ -10,22 +10,19 @@ Clock and threads live here. What is sent is decided in ``_soak``, what it means
 
 from __future__ import annotations
 
+import collections
 import threading
 import time
-import uuid
+from dataclasses import replace
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import (
-    _follow,
-    _http,
-    _soak,
-    _soak_client,
-    _soak_judge,
-    _soak_memory,
-    _soak_watch,
-)
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _soak, _soak_judge
 
-SAMPLE_SECONDS = 0.2
+# torch gives back what a pass took only when it must: a spike is seen long after it. Other allocations are shorter.
+SAMPLE_SECONDS = 0.05
 WATCH_SECONDS = 0.5
+
+# Requests of the steady phase between two looks at what is left.
+MARK_REQUESTS = 8
 
 # How long a death may take to show in the journal after a connection broke.
 DEATH_SETTLE_SECONDS = 8.0
@@ -34,32 +31,42 @@ DEATH_SETTLE_SECONDS = 8.0
 class Soak:
     """One soak: phases in order, a sampler and a watcher beside them.
 
-    :arg send: ``send(number, phase, tokens, answer_tokens, clock, deadline) -> Outcome``
+    :arg send: ``send(ask, clock, deadline, on_first) -> Outcome``, see ``_soak_client.Client``.
     :arg sample: ``() -> {board: GiB free}``; empty when nothing can be sampled.
     :arg watch: ``() -> failure dict | None``, called again and again; None for nothing wrong. ``watch=None``: no unit.
+    :arg dp_ranks: the requests go to so many DP ranks in turn.
     """
 
-    def __init__(self, phases, limits, send, sample, watch=None, clock=time.monotonic):
+    def __init__(self, phases, limits, send, sample, watch=None, clock=time.monotonic, dp_ranks=1, settle_seconds=None):
         self.phases = phases
         self.limits = limits
         self.samples = _soak_judge.Samples()
         self.outcomes = []
+        self.marks = []
         self.failure = None
         self.bound = None
         self._send = send
         self._sample = sample
         self._watch = watch
         self._monotonic = clock
+        self._ranks = max(dp_ranks, 1)
+        self._settle_seconds = DEATH_SETTLE_SECONDS if settle_seconds is None else settle_seconds
         self._began = clock()
         self._lock = threading.Lock()
         self._in_flight = {}
         self._number = 0
         self._sent_tokens = 0
+        self._decoding = 0
         self._over = threading.Event()
         self._dead = threading.Event()
 
     def clock(self):
         return self._monotonic() - self._began
+
+    @property
+    def seconds(self):
+        """The bound in seconds; before the probe has told the speed the largest that there is."""
+        return _soak.AUTO_MOST_SECONDS if self.limits.seconds is None else self.limits.seconds
 
     def run(self):
         """Send everything, then settle. The results are in the attributes."""
@@ -70,9 +77,12 @@ class Soak:
         for helper in helpers:
             helper.start()
         try:
-            for phase in self.phases:
-                if not self._run_phase(phase):
+            for place, phase in enumerate(self.phases):
+                if not self._run_phase(phase, self.phases[place + 1 :]):
                     break
+                if phase.name == "probe" and self.limits.seconds is None:
+                    needed = _soak.seconds_needed(self.phases, self._speed(), self._ranks)
+                    self.limits = replace(self.limits, seconds=needed)
             self._settle()
         finally:
             self._over.set()
@@ -81,16 +91,30 @@ class Soak:
 
     # -- the load
 
-    def _run_phase(self, phase):
+    def _speed(self):
+        """Prompt tokens per second of the long prompts that were answered so far, or None."""
+        known = [one for one in self.outcomes if one.status == "answered" and one.ttft_seconds]
+        longest = max((one.prompt_tokens for one in known), default=0)
+        known = [one for one in known if one.prompt_tokens * 2 > longest]
+        return max((one.prompt_tokens / one.ttft_seconds for one in known), default=None)
+
+    def _run_phase(self, phase, later):
         """True when the next phase may begin."""
-        if phase.must and phase.name == "context" and not self._enough_time_for(phase.sizes[0]):
+        speed = self._speed()
+        left = self.seconds - self.clock()
+        if phase.must and _soak.is_surely_too_long(phase.sizes[0], speed, left):
             self.bound = "seconds"
             return False
-        deadline = self.limits.seconds * phase.until
-        sizes = list(phase.sizes)
+        deadline = self.seconds * phase.until
+        if not phase.must:
+            deadline = min(deadline, self.seconds - _soak.reserved_seconds(later, speed, self._ranks))
+        self._decoding = 0
+        if phase.name == "steady":
+            self.marks.append((0, self._sample()))
+        asks = collections.deque(enumerate(phase.sizes))
         workers = [
-            threading.Thread(target=self._worker, args=(phase, sizes, deadline), daemon=True)
-            for dummy in range(min(phase.concurrency, len(sizes)))
+            threading.Thread(target=self._worker, args=(phase, asks, deadline), daemon=True)
+            for dummy in range(min(phase.concurrency, len(asks)))
         ]
         for worker in workers:
             worker.start()
@@ -104,34 +128,49 @@ class Soak:
         refused = phase.must and self.outcomes and self.outcomes[-1].status != "answered"
         return self.bound is None and not broken and not refused
 
-    def _enough_time_for(self, tokens):
-        probe = self.outcomes[-1] if self.outcomes else None
-        if probe is None or not probe.ttft_seconds:
-            return True
-        speed = probe.prompt_tokens / probe.ttft_seconds
-        return not _soak.is_surely_too_long(tokens, speed, self.limits.seconds - self.clock())
-
-    def _worker(self, phase, sizes, phase_deadline):
+    def _worker(self, phase, asks, phase_deadline):
         while not self._dead.is_set():
             with self._lock:
                 # A phase that is over its share of the time stops sending; what is under way may use the whole bound.
-                if not sizes or not self._may_send() or self.clock() >= phase_deadline:
+                if not asks or not self._may_send() or not self._fits(phase, asks[0][1], phase_deadline):
                     return
-                tokens = sizes.pop(0)
-                number = self._number
+                place, tokens = asks.popleft()
+                dp_rank = place % self._ranks if self._ranks > 1 else None
+                ask = _soak.Ask(self._number, phase.name, tokens, phase.answer_tokens, dp_rank)
                 self._number += 1
                 self._sent_tokens += tokens
-                self._in_flight[number] = (number, phase.name, tokens)
-            outcome = self._send(number, phase.name, tokens, phase.answer_tokens, self.clock, self.limits.seconds)
+            if place >= len(phase.sizes) - phase.late:
+                self._wait_for_batch(len(phase.sizes) - phase.late)
+            with self._lock:
+                self._in_flight[ask.number] = ask
+            outcome = self._send(ask, self.clock, self.seconds, self._first_token)
             with self._lock:
                 # A request that failed stays in flight in the eyes of _settle: it may be the one that killed.
                 if outcome.status != "failed":
-                    self._in_flight.pop(number, None)
+                    self._in_flight.pop(ask.number, None)
+                if outcome.first_token_at is None:
+                    self._decoding += 1
                 self.outcomes.append(outcome)
+                if phase.name == "steady" and (place + 1) % (MARK_REQUESTS * self._ranks) == 0:
+                    self.marks.append((place + 1, self._sample()))
                 if outcome.status == "cut":
                     self.bound = "seconds"
                 if outcome.status == "failed":
                     return
+
+    def _fits(self, phase, tokens, deadline):
+        """Whether there is time for one more request. The last phases may begin one that will not end."""
+        left = deadline - self.clock()
+        return left > 0 and (phase.must or phase.kept or _soak.seconds_of(tokens, self._speed()) <= left)
+
+    def _first_token(self):
+        with self._lock:
+            self._decoding += 1
+
+    def _wait_for_batch(self, wanted):
+        """Until so many requests of this phase have their first token, or have ended without one."""
+        while self._decoding < wanted and not self._dead.is_set() and self.clock() < self.seconds:
+            time.sleep(0.005)
 
     def _may_send(self):
         if self.bound is None:
@@ -142,7 +181,7 @@ class Soak:
         """After a broken connection the journal is given a moment to tell the death."""
         broken = [outcome for outcome in self.outcomes if outcome.status == "failed"]
         if broken and self._watch and self.failure is None:
-            self._dead.wait(DEATH_SETTLE_SECONDS)
+            self._dead.wait(self._settle_seconds)
         if self.failure is not None:
             with self._lock:
                 request = _soak_judge.suspect(self.outcomes, list(self._in_flight.values()))
@@ -163,111 +202,3 @@ class Soak:
                 self._dead.set()
                 return
             self._over.wait(WATCH_SECONDS)
-
-
-class Job:
-    """From options to the module's result.
-
-    :arg options: the module's parameters. :arg http: the module ``_http`` or a double of it.
-    """
-
-    def __init__(self, address, run_command, limits, options, http=_http, wall=time.time):
-        self._address = address
-        self._run_command = run_command
-        self._limits = limits
-        self._options = options
-        self._http = http
-        self._wall = wall
-        self._context_tokens = options["context_tokens"]
-        self._pool_tokens = options["pool_tokens"]
-
-    def run(self, session, errors):
-        """:arg session: a ``requests.Session``. :arg errors: the exceptions of that library."""
-        watch = self._watch()
-        problem = (watch and watch.not_running()) or self._learn()
-        if problem:
-            return self._without_load(problem)
-        phases = _soak.plan_phases(self._options["profile"], self._context_tokens, self._pool_tokens, self._limits)
-        client = _soak_client.Client(session, errors, self._address, uuid.uuid4().hex, self._options["vocab_size"])
-        sample = _soak_memory.sampler_of(self._options, self._run_command)
-        soak = Soak(phases, self._limits, client.send, sample, watch)
-        soak.run()
-        return self._result(soak, watch)
-
-    def _watch(self):
-        if not self._options["unit"]:
-            return None
-        follower = _follow.Follower(
-            self._run_command, self._options["unit"], self._options["invocation_id"], since_seconds=self._wall()
-        )
-        return _soak_watch.UnitWatch(follower, secrets=self._address.secrets)
-
-    def _learn(self):
-        """Ask the server for what was not declared. One sentence when it does not tell, else None."""
-        if self._pool_tokens is None:
-            answer = self._http.server_info(self._address)
-            info = answer.data if answer.good and isinstance(answer.data, dict) else {}
-            self._pool_tokens = self._http.startup_of_server_info(info)["pool_tokens"]
-            if self._pool_tokens is None:
-                return f"Expected pool_tokens or a server that tells its pool, found: {answer.error or 'no pool'}."
-        if self._context_tokens is None:
-            self._context_tokens = self._http.context_tokens(self._address)
-            if self._context_tokens is None:
-                return "Expected context_tokens or a server that tells its context in /v1/models, found neither."
-        return None
-
-    def _without_load(self, problem):
-        judged = {
-            "verdict": "failed",
-            "reason": problem,
-            "failure": _soak_judge.no_evidence(problem, "Start the server and wait for it with server_ready first."),
-        }
-        soak = Soak((), self._limits, None, dict)
-        return dict(self._figures(soak, None), **judged)
-
-    def _result(self, soak, watch):
-        near = _soak.near_context_tokens(self._context_tokens)
-        figures = self._figures(soak, watch)
-        errors = [
-            outcome.error for outcome in soak.outcomes if outcome.error and outcome.status in ("failed", "refused")
-        ]
-        judged = _soak_judge.judge_soak(
-            _soak_judge.summarize(soak.outcomes, near),
-            soak.samples,
-            soak.failure,
-            soak.bound,
-            self._limits,
-            near,
-            self._options["min_least_free_gib"],
-            errors[0] if errors else None,
-            self._pool_tokens,
-        )
-        return dict(figures, **judged)
-
-    def _figures(self, soak, watch):
-        figures = _soak_judge.summarize(soak.outcomes, 0, soak.phases)
-        for name in ("near_answered", "broken"):
-            figures.pop(name)
-        tightest = soak.samples.tightest()
-        figures.update(
-            least_free_gib={board: round(gib, 3) for board, gib in sorted(soak.samples.least_free_gib.items())},
-            at={"board": tightest[0], "seconds": round(tightest[2], 1)} if tightest else None,
-            retractions=watch.retractions_or_none if watch else None,
-            bound=soak.bound,
-            memory_samples=soak.samples.count,
-            context_tokens=self._context_tokens,
-            pool_tokens=self._pool_tokens,
-            seconds=round(soak.clock(), 2) if soak.outcomes else 0.0,
-        )
-        return figures
-
-
-def failing_sentence(result, options):
-    """The one sentence of a task that fails for its verdict: expected, found, and what repairs it."""
-    failure = result.get("failure") or {}
-    advice = (
-        failure.get("advice") or "Lower the fraction, the cap or the chunked-prefill size, or lower min_least_free_gib."
-    )
-    return "{} was expected to survive the load, but its verdict is {}: {} {}".format(
-        options["unit"] or f"The server on port {options['port']}", result["verdict"], result["reason"], advice
-    )

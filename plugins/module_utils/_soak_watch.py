@@ -31,6 +31,10 @@ RETRACTION = re.compile(r"KV cache pool is full\. Retract requests\.|Decode out 
 OUTLIVED_SECONDS = 2.0
 
 
+# What a DP rank says when it computes a prompt: "[2026-11-29 18:00:01 DP1 TP3] Prefill batch, #new-seq: 1, ...".
+PREFILL_OF_DP_RANK = re.compile(r"^\[[^\]]* DP(\d{1,4})\b[^\]]*\] Prefill batch")
+
+
 class UnitWatch:
     """Called again and again: None, or the failure record of a death. Counts retractions.
 
@@ -50,10 +54,16 @@ class UnitWatch:
         self._failure = None
         self._outlived = None
         self.retractions = 0
+        self.dp_ranks = set()
 
     @property
     def retractions_or_none(self):
         return None if self._follower.journal_error else self.retractions
+
+    @property
+    def dp_ranks_or_none(self):
+        """The DP ranks that computed a prompt by the journal; None when it cannot be read."""
+        return None if self._follower.journal_error else self.dp_ranks
 
     def not_running(self):
         """One sentence when there is nothing to put a load on, else None."""
@@ -68,6 +78,10 @@ class UnitWatch:
         self._follower.read()
         fresh = self._cause.feed()
         self.retractions += sum(1 for entry in fresh if RETRACTION.search(entry.message))
+        for entry in fresh:
+            told = PREFILL_OF_DP_RANK.match(entry.message)
+            if told:
+                self.dp_ranks.add(int(told.group(1)))
         if self._unit.is_due(any(entry.unit_message for entry in fresh)):
             self._unit.look()
         ended = _unit.ended(self._unit.state)

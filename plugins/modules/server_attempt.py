@@ -14,6 +14,8 @@ description:
   - With O(state=judged) it passes the verdict on one configuration that was tried, appends it
     to the attempts of the instance, and stores the proof when it is one.
   - With O(state=applied) it remembers files that were written under the proof that is there, without a restart.
+  - With O(state=loaded) it remembers a load on a configuration that runs and has a proof. The proof is renewed by it,
+    or no longer counts as put under load. What was declared stays as it was.
   - With O(state=closed) it closes the change, so that the next run finds nothing to finish or to undo,
     and says what the run came to.
   - It never fails for a verdict. The verdict is data.
@@ -36,9 +38,11 @@ options:
     description: Unit of the instance. The default is C(sglang-INSTANCE.service).
     type: str
   state:
-    description: Whether to judge an attempt, to remember files that needed no restart, or to close the change.
+    description:
+      - Whether to judge an attempt, to remember files that needed no restart, to remember a load on what runs, or to
+        close the change.
     type: str
-    choices: [judged, applied, closed]
+    choices: [judged, applied, loaded, closed]
     required: true
   adopt_unit:
     description: A unit made by hand that serves in the place of this instance.
@@ -70,6 +74,17 @@ options:
     default: {}
   soak:
     description: Result of M(gpufleet.sglang.server_soak), empty when there was no soak.
+    type: dict
+    default: {}
+  clients:
+    description:
+      - Who was connected to the server while the load ran, as M(gpufleet.sglang.server_info) returned it. The speeds
+        that were measured beside clients are marked C(shared).
+    type: list
+    elements: dict
+    default: []
+  host:
+    description: What the proof rests on beside the configuration (C(driver_version), C(packages), C(gpus)).
     type: dict
     default: {}
   request:
@@ -115,7 +130,7 @@ attempt:
     - The attempt as it is remembered (RV(ignore:verdict), RV(ignore:reason) in one sentence, RV(ignore:failure),
       RV(ignore:measurement), RV(ignore:death), RV(ignore:startup), RV(ignore:headroom) of every board,
       RV(ignore:pools) of every DP rank, RV(ignore:notices), RV(ignore:soak)).
-  returned: O(state=judged)
+  returned: O(state=judged) and O(state=loaded)
   type: dict
 pending:
   description: Directives of the unit that were written and wait for the next restart.
@@ -148,7 +163,15 @@ def judged(module, instance):
         params["soak"],
         params["request"],
         params["files"],
+        params["clients"],
+        params["host"],
     )
+    return {"changed": True, "attempt": attempt}
+
+
+def loaded(module, instance):
+    params = module.params
+    attempt = instance.measure(params["run_id"], params["ready"], params["soak"], params["clients"], params["host"])
     return {"changed": True, "attempt": attempt}
 
 
@@ -161,6 +184,8 @@ def applied(module, instance):
 def closed(module, instance):
     params = module.params
     outcome = instance.outcome(params["step"], params["attempts"], params["back"])
+    if outcome["success"] and outcome["verdict"] == "holds":
+        module.warn(outcome["message"])
     if module.check_mode:
         return {"changed": not instance.snapshot_needed(), "outcome": outcome}
     if outcome["way_back"] == "down":
@@ -175,7 +200,7 @@ def main():
         argument_spec={
             "instance": {"type": "str", "required": True},
             "unit": {"type": "str"},
-            "state": {"type": "str", "choices": ["judged", "applied", "closed"], "required": True},
+            "state": {"type": "str", "choices": ["judged", "applied", "loaded", "closed"], "required": True},
             "adopt_unit": {"type": "str"},
             "back": {"type": "dict", "default": {}},
             "attempts": {"type": "list", "elements": "dict", "default": []},
@@ -184,6 +209,8 @@ def main():
             "plan": {"type": "dict", "default": {}},
             "ready": {"type": "dict", "default": {}},
             "soak": {"type": "dict", "default": {}},
+            "clients": {"type": "list", "elements": "dict", "default": []},
+            "host": {"type": "dict", "default": {}},
             "request": {"type": "dict", "default": {}},
             "files": {"type": "list", "elements": "path", "default": []},
             "keep_backups": {"type": "int", "default": 5},
@@ -198,7 +225,8 @@ def main():
     if module.check_mode and params["state"] != "closed":
         module.exit_json(changed=True, attempt=None, pending=[])
     try:
-        result = {"judged": judged, "applied": applied, "closed": closed}[params["state"]](module, instance)
+        act = {"judged": judged, "applied": applied, "loaded": loaded, "closed": closed}[params["state"]]
+        result = act(module, instance)
     except (OSError, ValueError, Refused) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

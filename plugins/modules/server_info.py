@@ -46,6 +46,11 @@ options:
     description: Whether to search the journal of the invocation that runs for the keys of O(keys_file).
     type: bool
     default: false
+  clients_seconds:
+    description:
+      - How long to look for clients at the port of the server, in seconds. V(0) looks once.
+      - Without it nobody looks.
+    type: float
   state_dir:
     description: Where instances keep what they remember.
     type: path
@@ -184,6 +189,27 @@ keys_differ:
   description: Whether O(keys) are others than those in O(keys_file). Null without O(keys).
   returned: success
   type: bool
+clients:
+  description:
+    - Who is connected to the port of the server (from another host, also who was so within the last minute), those with
+      most connections first.
+    - Null when it was not looked for, and when nothing runs or its port cannot be told.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    address:
+      description: Address of the client.
+      type: str
+      sample: 10.0.0.9
+    connections:
+      description: Its connections.
+      type: int
+      sample: 3
+clients_refusal:
+  description: One sentence on why no load is put on a server with these RV(clients). Empty without any.
+  returned: success
+  type: str
 keys_in_journal:
   description:
     - Whether a key of O(keys_file) stands in the journal of the invocation that runs. Null when it was not looked for.
@@ -193,7 +219,7 @@ keys_in_journal:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _host
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _clients, _host
 from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Instance
 from ansible_collections.gpufleet.sglang.plugins.module_utils._secrets import invocation_tells, keys_of_file
 
@@ -221,6 +247,7 @@ def main():
             "keys_file": {"type": "path"},
             "keys": {"type": "dict", "no_log": True},
             "search_journal": {"type": "bool", "default": False},
+            "clients_seconds": {"type": "float"},
             "state_dir": {"type": "path", "default": "/var/lib/sglang"},
         },
         supports_check_mode=True,
@@ -232,6 +259,10 @@ def main():
         found = instance.inform(params["files"])
         found["keys_differ"] = keys_differ(params["keys"], params["keys_file"])
         found["keys_in_journal"] = None
+        found["clients"] = None
+        if params["clients_seconds"] is not None:
+            found["clients"] = _clients.seen(found["running"], params["clients_seconds"], instance.proc_root)
+        found["clients_refusal"] = _clients.refusal(unit, found["clients"])
         if params["search_journal"]:
             found["keys_in_journal"] = keys_in_journal(_host.runner_of(module), found, params["keys_file"])
     except (OSError, ValueError) as error:

@@ -16,6 +16,7 @@ description:
   - With O(state=restored) it puts files and proof back as they were and says which units have to be stopped
     and started for it.
     It starts and stops nothing itself.
+  - With O(state=leased) it only holds the instance for this run, which is about to look at it and changes no file.
 extends_documentation_fragment:
   - gpufleet.sglang.attributes
   - gpufleet.sglang.attributes.linux
@@ -38,9 +39,9 @@ options:
     description: A unit made by hand that serves in the place of this instance.
     type: str
   state:
-    description: Whether to keep what is there, or to put it back.
+    description: Whether to keep what is there, to put it back, or to hold the instance for this run and no more.
     type: str
-    choices: [taken, restored]
+    choices: [taken, restored, leased]
     default: taken
   files:
     description: Files that the change will write. Fragments and drop-ins of the units are kept beside them.
@@ -146,13 +147,17 @@ def restored(module, instance):
     }
 
 
+def leased(_module, _instance):
+    return {"changed": False, "backup": None}
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
             "instance": {"type": "str", "required": True},
             "unit": {"type": "str"},
             "adopt_unit": {"type": "str"},
-            "state": {"type": "str", "choices": ["taken", "restored"], "default": "taken"},
+            "state": {"type": "str", "choices": ["taken", "restored", "leased"], "default": "taken"},
             "files": {"type": "list", "elements": "path", "default": []},
             "backup": {"type": "str", "default": "change"},
             "run_id": {"type": "str", "required": True},
@@ -167,7 +172,7 @@ def main():
     try:
         if not module.check_mode:
             instance.take_lease(params["run_id"], params["who"])
-        result = {"taken": taken, "restored": restored}[params["state"]](module, instance)
+        result = {"taken": taken, "restored": restored, "leased": leased}[params["state"]](module, instance)
     except (OSError, ValueError, Refused) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

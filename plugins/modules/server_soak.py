@@ -11,13 +11,19 @@ version_added: 0.1.0
 author:
   - gpufleet.sglang authors (@gpufleet)
 description:
-  - Sends unique prompts, which no cache can answer, up to the declared context.
-  - Then it fills the cache, climbs a ladder of lengths on the full cache, and ends with a wave of long and short
-    requests at once that decode.
+  - Sends unique prompts, which no cache can answer. They fill the cache until the pool is nearly full; nothing is
+    flushed, a dirty cache is what a server has after an hour.
+  - On the full cache it climbs a ladder of lengths, past the edges of a chunk and 32k, up to the declared context.
+  - Short requests one by one show memory that each request keeps for ever. Then a full batch decodes, decodes while one
+    more prompt near the context is computed, and the declared number of long requests runs at once.
+  - Every DP rank gets the whole load.
   - Samples the free device memory meanwhile, and watches the unit. A death is named from the journal, with the request
     that was being worked on.
   - The verdict V(proven) needs an answer to at least one prompt near the declared context.
   - The load is bounded in seconds, requests and tokens. Which bound ended it is returned.
+  - From a prefill of 20 seconds on C(/health) answers 503 meanwhile (E(SGLANG_HEALTH_CHECK_TIMEOUT)). That is no death,
+    and RV(longest_prefill_seconds) tells of it. The server's watchdog (C(--watchdog-timeout), 300 seconds) counts for
+    one chunk and not for a whole prompt.
 extends_documentation_fragment:
   - gpufleet.sglang.attributes
   - gpufleet.sglang.attributes.linux
@@ -48,6 +54,18 @@ options:
   api_key_file:
     description: File on the host with the API key, alone or in an C(api-key:) line as in a file for C(--config).
     type: path
+  admin_api_key:
+    description: Admin key of the server, for O(flush). The default is the API key.
+    type: str
+  flush:
+    description: Empty the cache before the load. The load is harder without.
+    type: bool
+    default: false
+  image_file:
+    description:
+      - A picture on the host. With it one request with this picture ends the load.
+      - What an image encoder takes at once only such a request shows.
+    type: path
   context_tokens:
     description: The longest request that is promised. The default is what C(/v1/models) tells.
     type: int
@@ -67,13 +85,14 @@ options:
     choices: [short, full, none]
     default: short
   seconds:
-    description: Bound of the whole load, in seconds.
+    description:
+      - Bound of the whole load, in seconds.
+      - The default is computed from the measured prefill speed so that the plan can end, between 60 and 900.
     type: float
-    default: 120
   max_requests:
     description: Bound in requests.
     type: int
-    default: 256
+    default: 2048
   max_prompt_tokens:
     description: Bound in prompt tokens, all requests together. Not bounded by default.
     type: int
@@ -82,9 +101,17 @@ options:
     type: int
     default: 32
   concurrency:
-    description: Requests at once in the wave.
+    description:
+      - The declared number of long requests at once, on one DP rank. They run together in the end, each with its share
+        of the pool, and the batch of the wave is not smaller.
+      - By default none is declared, and the wave has 32 requests (4 on a CPU), or as many as the server runs at once.
     type: int
-    default: 4
+  endurance_requests:
+    description:
+      - So many requests must be survived when each request keeps some memory for ever; less gives the verdict
+        V(unsafe). On a CPU this is not judged.
+    type: int
+    default: 1000
   unit:
     description: Unit of the server, watched for deaths and restarts. Without it only the connections tell of a death.
     type: str
@@ -162,7 +189,7 @@ reason:
 failure:
   description:
     - Null, or a failure record as M(gpufleet.sglang.server_ready) returns it.
-    - That of a death has the C(request) that caused it.
+    - That of a death has the C(request) that caused it, with its C(phase), C(prompt_tokens) and the C(concurrency).
   returned: when something was sent
   type: dict
 least_free_gib:
@@ -182,7 +209,7 @@ prefill_tokens_per_second:
   returned: when something was sent
   type: float
 decode_tokens_per_second:
-  description: Tokens per second of the whole server in the wave.
+  description: Tokens per second of the whole server while a full batch decodes and nothing else runs.
   returned: when something was sent
   type: float
 ttft_seconds:
@@ -234,6 +261,23 @@ phases:
   returned: when something was sent
   type: list
   elements: dict
+bound_seconds:
+  description: The bound in seconds that was used.
+  returned: when something was sent
+  type: float
+longest_prefill_seconds:
+  description: The longest time to a first token, of any request. From 20 on C(/health) did not answer meanwhile.
+  returned: when something was sent
+  type: float
+growth_mib_per_request:
+  description: Memory that each request keeps for ever, in MiB. Null when there was none to be seen.
+  returned: when something was sent
+  type: float
+dp_ranks:
+  description: The DP ranks that computed a prompt. Null when neither the journal nor the server tells.
+  returned: when something was sent
+  type: list
+  elements: int
 context_tokens:
   description: The declared context that was used.
   returned: when something was sent
@@ -252,7 +296,7 @@ import traceback
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _host, _proof, _soak, _soak_run
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _host, _proof, _soak, _soak_job
 
 try:
     import requests
@@ -266,15 +310,19 @@ ARGUMENT_SPEC = {
     "port": {"type": "int", "default": 30000},
     "api_key": {"type": "str", "no_log": True},
     "api_key_file": {"type": "path"},
+    "admin_api_key": {"type": "str", "no_log": True},
+    "flush": {"type": "bool", "default": False},
+    "image_file": {"type": "path"},
     "context_tokens": {"type": "int", "no_log": False},
     "pool_tokens": {"type": "int", "no_log": False},
     "vocab_size": {"type": "int"},
     "profile": {"type": "str", "choices": ["short", "full", "none"], "default": "short"},
-    "seconds": {"type": "float", "default": 120},
-    "max_requests": {"type": "int", "default": 256},
+    "seconds": {"type": "float"},
+    "max_requests": {"type": "int", "default": 2048},
     "max_prompt_tokens": {"type": "int", "no_log": False},
     "max_tokens": {"type": "int", "default": 32, "no_log": False},
-    "concurrency": {"type": "int", "default": 4},
+    "concurrency": {"type": "int"},
+    "endurance_requests": {"type": "int", "default": 1000},
     "unit": {"type": "str"},
     "invocation_id": {"type": "str"},
     "min_least_free_gib": {"type": "float"},
@@ -296,7 +344,8 @@ def limits_of(params):
         requests=params["max_requests"],
         prompt_tokens=params["max_prompt_tokens"],
         answer_tokens=max(params["max_tokens"], 1),
-        concurrency=max(params["concurrency"], 1),
+        concurrency=params["concurrency"] or None,
+        endurance_requests=params["endurance_requests"],
     )
 
 
@@ -309,13 +358,16 @@ def main():
         module.exit_json(changed=False, verdict=None, reason="No load was asked for (profile none).")
     if module.check_mode:
         reason = "Would send unique prompts up to {} tokens to {} port {} for at most {:g} s.".format(
-            params["context_tokens"] or "the server's context", params["host"], params["port"], params["seconds"]
+            params["context_tokens"] or "the server's context",
+            params["host"],
+            params["port"],
+            params["seconds"] or _soak.AUTO_MOST_SECONDS,
         )
         module.exit_json(changed=False, verdict=None, reason=reason)
     if REQUESTS_ERROR:
         module.fail_json(msg=missing_required_lib("requests"), exception=REQUESTS_ERROR)
-    _proof.renew_lease(params["lease"], params["seconds"])
-    job = _soak_run.Job(
+    _proof.renew_lease(params["lease"], params["seconds"] or _soak.AUTO_MOST_SECONDS)
+    job = _soak_job.Job(
         address=_host.address_of(module, params),
         run_command=_host.runner_of(module),
         limits=limits_of(params),
@@ -324,7 +376,7 @@ def main():
     with requests.Session() as session:
         result = job.run(session, requests.RequestException)
     if result["verdict"] != "proven" and params["fail_on_verdict"]:
-        module.fail_json(msg=_soak_run.failing_sentence(result, params), changed=False, **result)
+        module.fail_json(msg=_soak_job.failing_sentence(result, params), changed=False, **result)
     module.exit_json(changed=False, **result)
 
 

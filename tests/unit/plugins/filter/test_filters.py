@@ -46,6 +46,15 @@ def test_the_documentation_is_of_this_filter(name):
         ("systemd_environment_line", ("50% of $HOME", "PROMPT"), 'PROMPT="50% of \\$HOME"'),
         ("instance_settings", ({"port": 1}, {"port": 2}), {"port": 2}),
         (
+            "drift_since_proof",
+            (
+                {"proof": {"host": {"driver_version": "580.95.05"}}, "running": {"pid": 1}},
+                {},
+                {"driver_version": "580.105.08"},
+            ),
+            [{"what": "driver", "sentence": "driver: proven with 580.95.05, found 580.105.08.", "ends": True}],
+        ),
+        (
             "chosen_model",
             ({"complete": True, "geometry": {"layers": 1}, "weight_bytes": 5}, {"skipped": True}, {"weight_bytes": 6}),
             {"complete": True, "geometry": {"layers": 1}, "weight_bytes": 5, "unchecked": [], "refused": []},

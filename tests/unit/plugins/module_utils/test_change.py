@@ -371,3 +371,72 @@ def test_a_key_that_was_rotated_needs_a_restart_on_the_way_back(world):
     world.host.units[UNIT]["invocation"] = "c" * 32
     (step,) = instance.plan_back(instance.find_backup("change"))
     assert step["stop"] is True
+
+
+CLIENTS = [{"address": "10.0.0.9", "connections": 2}]
+HOLDS = dict(READY, invocation_id="b" * 32)
+
+
+def unsoaked(world):
+    world.unit_file.write_text("ours\n")
+    instance = world.instance()
+    assert world.judge(instance, soak={})["verdict"] == "holds"
+    return instance
+
+
+def test_without_a_load_a_record_is_stored_that_proves_nothing(world):
+    proof = unsoaked(world).store.proof()
+    assert (proof["soaked"], proof["soaked_invocation_id"], proof["pool_tokens"]) == (False, None, 200000)
+
+
+def test_a_load_on_what_runs_renews_the_record_and_leaves_what_was_declared(world):
+    instance = unsoaked(world)
+    before = instance.store.proof()
+    attempt = instance.measure("later", HOLDS, SOAK, CLIENTS, {"driver_version": "580.95.05"})
+    proof = instance.store.proof()
+    assert (attempt["verdict"], attempt["soak"]["shared"], attempt["clients"]) == ("proven", True, CLIENTS)
+    assert "10.0.0.9 (2 connections)" in attempt["notices"][-1]
+    assert (proof["soaked"], proof["shared"], proof["least_free_gib"]) == (True, True, {"0": 3.0})
+    assert proof["host"] == {"driver_version": "580.95.05"}
+    kept = ("request_digests", "request_hash", "files", "config_hash", "arguments", "target_tokens")
+    assert {name: proof[name] for name in kept} == {name: before[name] for name in kept}
+    assert attempt["measurement"]["keys"] == PLAN["quantity_keys"]
+
+
+@pytest.mark.parametrize(
+    ("soak", "soaked"),
+    [
+        ({"verdict": "unsafe", "reason": "Under the floor."}, False),
+        ({"verdict": "failed", "failure": {"kind": "scheduler_died"}}, False),
+        ({"verdict": "failed", "failure": {"kind": "no_evidence"}}, True),
+    ],
+)
+def test_a_proof_that_does_not_survive_a_load_counts_no_longer(world, soak, soaked):
+    world.unit_file.write_text("ours\n")
+    instance = world.instance()
+    world.judge(instance)
+    assert instance.measure("later", HOLDS, soak)["verdict"] == soak["verdict"]
+    assert instance.store.proof()["soaked"] is soaked
+
+
+def test_a_start_that_holds_less_leaves_the_word_of_the_load(world):
+    world.unit_file.write_text("ours\n")
+    instance = world.instance()
+    world.judge(instance)
+    assert instance.measure("later", dict(READY, verdict="short"), {})["verdict"] == "short"
+    assert instance.store.proof()["soaked"] is True
+
+
+def test_what_is_not_remembered_cannot_be_measured(world):
+    with pytest.raises(Refused, match="deploy it first"):
+        world.instance().measure("run", HOLDS, SOAK)
+
+
+def test_a_proof_keeps_the_floors_that_its_load_was_held_against(world):
+    world.unit_file.write_text("ours\n")
+    instance = world.instance()
+    plan = dict(PLAN, min_headroom_gib=2.0, min_least_free_gib=1.0)
+    instance.judge("run", 1, STEP, plan, READY, SOAK, REQUEST, world.files, CLIENTS, {"gpus": ["H200"]})
+    proof = instance.store.proof()
+    assert (proof["min_headroom_gib"], proof["min_least_free_gib"]) == (2.0, 1.0)
+    assert (proof["shared"], proof["host"]) == (True, {"gpus": ["H200"]})

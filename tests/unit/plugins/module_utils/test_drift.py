@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _drift
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _drift, _drift_proof
 
 UNIT = "sglang-main.service"
 
@@ -48,3 +48,66 @@ def test_a_unit_that_is_no_text_of_ours_is_not_carried_around(tmp_path):
     assert _drift.text_of(str(large)) is None
     assert _drift.text_of(None) is None
     assert _drift.text_of(str(tmp_path / "none")) is None
+
+
+PROOF = {
+    "config_hash": "abc",
+    "invocation_id": "first",
+    "pool_floor_tokens": 200000,
+    "headroom_gib": 5.0,
+    "least_free_gib": {"0": 3.0, "1": 2.0},
+    "min_least_free_gib": 1.0,
+    "host": {"driver_version": "580.95.05", "packages": {"torch": "2.14.1", "flashinfer": "0.5"}, "gpus": ["H200"] * 8},
+}
+INFO = {"proof": PROOF, "running": {"config_hash": "abc"}, "drift": [], "invocation_id": "first"}
+READY = {
+    "startup": {"pool_tokens": 200000, "headroom_gib": 5.0},
+    "headroom": {"boards": {"0": {"nvidia_smi_free_mib": 3072}, "1": {"nvidia_smi_free_mib": 2048}}},
+}
+
+
+def drifted(info=(), ready=None, host=None):
+    rows = _drift_proof.since_proof(dict(INFO, **dict(info)), READY if ready is None else ready, host or PROOF["host"])
+    return [(row["what"], row["ends"]) for row in rows]
+
+
+def test_nothing_drifted_since_the_proof():
+    assert drifted() == []
+    assert drifted({"proof": None}) == []
+
+
+def test_a_proof_without_what_is_kept_today_says_nothing_of_it():
+    old = {"config_hash": "abc", "invocation_id": "first"}
+    assert drifted({"proof": old}) == []
+    assert drifted(ready={}, host={"driver_version": None, "packages": {}}) == []
+
+
+def test_files_and_arguments():
+    assert drifted({"drift": ["/etc/x"], "running": {"config_hash": "other"}}) == [("arguments", True), ("files", True)]
+    rows = _drift_proof.since_proof(dict(INFO, running={}), READY, {})
+    assert "nothing runs" in rows[0]["sentence"]
+
+
+def test_packages_driver_and_boards():
+    host = {"driver_version": "590.1", "packages": {"torch": "2.15.0", "xgrammar": "1"}, "gpus": ["H200"] * 7}
+    rows = _drift_proof.since_proof(INFO, READY, host)
+    assert [row["sentence"] for row in rows] == [
+        "package: flashinfer 0.5 is now gone, torch 2.14.1 is now 2.15.0, xgrammar not there is now 1.",
+        "driver: proven with 580.95.05, found 590.1.",
+        "boards: proven on 8 x H200, found 7 x H200.",
+    ]
+
+
+def test_a_smaller_pool():
+    assert drifted(ready=dict(READY, startup={"pool_tokens": 199999})) == [("pool", True)]
+
+
+def test_less_headroom_in_another_start_is_worth_to_know():
+    ready = dict(READY, startup={"pool_tokens": 200000, "headroom_gib": 4.0})
+    assert drifted({"invocation_id": "second"}, ready) == [("headroom", False)]
+    assert drifted({"invocation_id": "first"}, ready) == []
+
+
+def test_memory_that_grew_and_a_floor_that_was_passed():
+    boards = {"0": {"nvidia_smi_free_mib": 2048}, "1": {"nvidia_smi_free_mib": 512}, "2": {}}
+    assert drifted(ready=dict(READY, headroom={"boards": boards})) == [("headroom", False), ("headroom", True)]

@@ -147,3 +147,17 @@ def test_what_was_noticed_at_ready_stands_beside_a_success_and_in_the_message_of
 def test_nothing_noticed_is_nothing_said():
     assert outcome("main", {"action": "keep"}, [], {}, SERVING, PROOF)["notices"] == []
     assert outcome("main", {"action": "back"}, [FAILED], BACK, SERVING, PROOF)["notices"] == []
+
+
+def test_a_load_that_was_not_allowed_leaves_a_server_that_holds():
+    step = {"action": "refuse", "verdict": "holds", "reason": "Expected no clients."}
+    found = outcome("main", step, [], {}, SERVING, dict(PROOF, soaked=False))
+    assert (found["success"], found["verdict"]) == (False, "holds")
+    assert found["message"] == (
+        "main: holds, not proven. Expected no clients. sglang-main.service serves on port 30000."
+    )
+
+
+def test_a_way_back_to_what_was_never_put_under_load_is_not_called_proven():
+    found = outcome("main", {"action": "back", "reason": "x."}, [FAILED], dict(BACK, soaked=False), SERVING, PROOF)
+    assert "again: the last configuration that held (it was never put under load), pool 200,000" in found["message"]

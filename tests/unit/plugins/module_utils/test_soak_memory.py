@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import types
 
 import pytest
@@ -74,13 +75,51 @@ def test_nvml(boards, free):
     ("library", "nvidia_smi", "kind"),
     [
         (Library(), "nvidia-smi", _soak_memory.NvmlSampler),
-        (Library(works=False), "nvidia-smi", _soak_memory.SmiSampler),
-        (None, "nvidia-smi", _soak_memory.SmiSampler),
+        (Library(works=False), "nvidia-smi", _soak_memory.SmiLoop),
+        (None, "nvidia-smi", _soak_memory.SmiLoop),
         # A path of the user's own is taken at its word.
-        (Library(), "/opt/fake/nvidia-smi", _soak_memory.SmiSampler),
+        (Library(), "/opt/fake/nvidia-smi", _soak_memory.SmiLoop),
     ],
 )
 def test_which_sampler(monkeypatch, library, nvidia_smi, kind):
     monkeypatch.setitem(sys.modules, "pynvml", library)
     options = {"device": "cuda", "nvidia_smi": nvidia_smi, "boards": []}
     assert isinstance(_soak_memory.sampler_of(options, None), kind)
+
+
+def program(tmp_path, text):
+    path = tmp_path / "nvidia-smi"
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def until(condition):
+    end = time.monotonic() + 5
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
+def test_the_loop_keeps_the_least_between_two_looks(tmp_path):
+    # The spike of a moment, and the arguments of the real program.
+    text = f'echo "$@" > {tmp_path}/words\nprintf "0, 2048\\n1, 4096\\n0, 512\\n0, 1024\\n"\nexec sleep 60\n'
+    loop = _soak_memory.SmiLoop(program(tmp_path, text), [0], lambda: {"0": 99.0})
+    try:
+        assert until(lambda: loop._last.get("0") == 1.0)
+        assert loop() == {"0": 0.5}
+        assert loop() == {"0": 1.0}
+        assert "-lms 100" in (tmp_path / "words").read_text()
+    finally:
+        loop.close()
+    assert loop._process.poll() is not None
+    assert loop() == {"0": 99.0}
+
+
+@pytest.mark.parametrize("text", ["exit 2", None])
+def test_a_program_without_a_loop_is_asked_each_time(tmp_path, text):
+    path = program(tmp_path, text) if text else str(tmp_path / "none")
+    loop = _soak_memory.SmiLoop(path, [], lambda: {"0": 99.0})
+    assert until(lambda: loop._process is None or loop._process.poll() is not None)
+    assert loop() == {"0": 99.0}
+    loop.close()

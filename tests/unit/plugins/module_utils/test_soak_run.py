@@ -10,7 +10,14 @@ import pytest
 
 requests = pytest.importorskip("requests")
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _http, _soak, _soak_run  # noqa: E402
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (  # noqa: E402
+    _http,
+    _soak,
+    _soak_client,
+    _soak_job,
+    _soak_judge,
+    _soak_run,
+)
 
 ADDRESS_OPTIONS = {
     "context_tokens": 512,
@@ -39,6 +46,8 @@ class Engine(http.server.ThreadingHTTPServer):
         self.status = status
         self.limit = limit
         self.prompts = []
+        self.bodies = []
+        self.paths = []
         self.keys = []
 
     @property
@@ -50,6 +59,22 @@ class Stream(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         engine = self.server
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        engine.bodies.append(body)
+        engine.paths.append(self.path)
+        if self.path == "/flush_cache":
+            engine.keys.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"Cache flushed.")
+            return
+        if self.path == "/v1/chat/completions":
+            self.send_response(200)
+            self.end_headers()
+            self._event({"choices": [{"delta": {"content": "A"}, "finish_reason": None}]})
+            self._event({"choices": [{"delta": {}, "finish_reason": "length"}]})
+            self._event({"choices": [], "usage": {"prompt_tokens": 1030, "completion_tokens": 4}})
+            self.wfile.write(b"data: [DONE]\n\n")
+            return
         prompt = body["input_ids"] if "input_ids" in body else body["text"].split() * 3
         engine.prompts.append(prompt)
         engine.keys.append(self.headers.get("Authorization"))
@@ -105,7 +130,7 @@ def engine():
 
 def soak(engine, seconds=20.0, watch=None, **options):
     limits = _soak.Limits(seconds=seconds, requests=options.pop("requests", 64), answer_tokens=8, concurrency=3)
-    job = _soak_run.Job(engine.address, None, limits, dict(ADDRESS_OPTIONS, **options))
+    job = _soak_job.Job(engine.address, None, limits, dict(ADDRESS_OPTIONS, **options))
     if watch:
         job._watch = lambda: watch
     with requests.Session() as session:
@@ -123,7 +148,12 @@ def test_a_good_server_is_proven(engine):
     assert result["least_free_gib"]["cpu"] > 0
     assert result["memory_samples"] >= 1
     assert result["prefill_tokens_per_second"] > 0
-    assert [phase["name"] for phase in result["phases"]] == ["probe", "context", "fill", "ladder", "wave"]
+    names = [phase["name"] for phase in result["phases"]]
+    assert names == ["probe", "fill", "ladder", "context", "decode", "wave", "crowd"]
+    assert all(phase["requests"] == phase["planned"] for phase in result["phases"])
+    # Seven prompts of an eighth of the pool fill it.
+    assert result["phases"][1]["requests"] == 7
+    assert result["dp_ranks"] == [0]
     assert set(made.keys) == {"Bearer k"}
 
 
@@ -191,6 +221,7 @@ def dying_watch(engine, failure, after=0.3):
 
     watch.not_running = lambda: None
     watch.retractions_or_none = 2
+    watch.dp_ranks_or_none = set()
     return watch
 
 
@@ -199,8 +230,7 @@ def test_a_death_comes_with_its_cause_and_its_request(engine):
     failure = {"kind": "oom_prefill", "direction": "lower", "evidence": "CUDA out of memory", "fatal": True}
     result = soak(made, watch=dying_watch(made, failure))
     assert (result["verdict"], result["failure"]["kind"], result["retractions"]) == ("unsafe", "oom_prefill", 2)
-    assert result["failure"]["request"]["phase"] == "context"
-    assert result["failure"]["request"]["wanted_tokens"] >= 400
+    assert result["failure"]["request"] == {"number": 2, "phase": "fill", "prompt_tokens": 500, "concurrency": 2}
 
 
 def test_a_unit_that_is_not_running_gets_no_load(engine):
@@ -223,7 +253,7 @@ def test_what_is_not_declared_is_asked(engine):
         context_tokens=lambda address: 512,
     )
     options = dict(ADDRESS_OPTIONS, context_tokens=None, pool_tokens=None)
-    job = _soak_run.Job(engine().address, None, _soak.Limits(20.0, 64), options, http=answers)
+    job = _soak_job.Job(engine().address, None, _soak.Limits(20.0, 64), options, http=answers)
     with requests.Session() as session:
         result = job.run(session, requests.RequestException)
     assert (result["verdict"], result["pool_tokens"], result["context_tokens"]) == ("proven", 4000, 512)
@@ -238,6 +268,184 @@ def test_a_server_that_tells_nothing_is_not_guessed(engine, context):
 @pytest.mark.parametrize("failure", [None, {"advice": "Do this."}])
 def test_failing_sentence(failure):
     result = {"verdict": "unsafe", "reason": "Why.", "failure": failure}
-    text = _soak_run.failing_sentence(result, {"unit": "u.service", "port": 1})
+    text = _soak_job.failing_sentence(result, {"unit": "u.service", "port": 1})
     assert text.startswith("u.service was expected to survive")
     assert ("Do this." in text) is bool(failure)
+
+
+# --- DP ranks, pictures, keys
+
+
+def info(**more):
+    """A server that tells of itself, as version 0.5.23 with two DP ranks does."""
+    told = {"max_total_num_tokens": 4000, "dp_size": 2, "version": "0.5.23", "chunked_prefill_size": 128, **more}
+    return types.SimpleNamespace(
+        server_info=lambda address: _http.Answer(200, told),
+        startup_of_server_info=_http.startup_of_server_info,
+        call=_http.call,
+    )
+
+
+def asked(engine, http, **options):
+    limits = _soak.Limits(20.0, 512, answer_tokens=8, concurrency=3)
+    job = _soak_job.Job(engine.address, None, limits, dict(ADDRESS_OPTIONS, **options), http=http)
+    with requests.Session() as session:
+        result = job.run(session, requests.RequestException)
+    json.dumps(result)
+    return result
+
+
+def test_every_dp_rank_is_named_and_reached(engine):
+    made = engine()
+    result = asked(made, info())
+    assert (result["verdict"], result["dp_ranks"]) == ("proven", [0, 1])
+    near = [body["routed_dp_rank"] for body in made.bodies if len(body["input_ids"]) >= 0.9 * 512]
+    assert near.count(0) == near.count(1) > 1
+    assert {len(body["input_ids"]) for body in made.bodies} >= {127, 128, 129}
+
+
+def test_a_version_that_cannot_be_told_a_rank_is_believed_by_its_journal_only(engine):
+    made = engine()
+    result = asked(made, info(version="0.4.3"))
+    assert (result["verdict"], result["dp_ranks"]) == ("proven", None)
+    assert not any("rank" in name for body in made.bodies for name in body)
+
+
+@pytest.mark.parametrize(
+    ("by_journal", "field", "reached"),
+    [({1}, None, [1]), (set(), None, None), (None, None, None), (None, "routed_dp_rank", [0]), ({0, 1}, "x", [0, 1])],
+)
+def test_reached_ranks(by_journal, field, reached):
+    outcomes = [
+        _soak_judge.Outcome(0, "fill", 9, "answered", dp_rank=0),
+        _soak_judge.Outcome(1, "fill", 9, "cut", dp_rank=1),
+    ]
+    assert _soak_job.reached_ranks(outcomes, 2, field, by_journal) == reached
+
+
+@pytest.mark.parametrize(
+    ("version", "field"),
+    [
+        ("0.5.23", "routed_dp_rank"),
+        ("0.5.10rc0", "routed_dp_rank"),
+        ("0.5.9", "data_parallel_rank"),
+        ("0.4.8.post1", "data_parallel_rank"),
+        ("0.4.6", None),
+        (None, None),
+        ("unknown", None),
+    ],
+)
+def test_the_field_of_the_dp_rank(version, field):
+    assert _soak_client.dp_rank_field(version) == field
+
+
+def test_one_request_has_a_picture(engine, tmp_path):
+    made = engine()
+    (tmp_path / "sample.jpg").write_bytes(b"abc")
+    result = soak(made, image_file=str(tmp_path / "sample.jpg"))
+    (body,) = [body for body in made.bodies if "messages" in body]
+    assert body["messages"][0]["content"][0]["image_url"]["url"] == "data:image/jpeg;base64,YWJj"
+    assert result["verdict"] == "proven"
+    assert (result["phases"][-1]["name"], result["phases"][-1]["prompt_tokens"]) == ("image", 1030)
+
+
+def test_a_picture_that_is_not_there_is_one_sentence(engine):
+    made = engine()
+    result = soak(made, image_file="/does/not/exist.png")
+    assert (result["verdict"], made.bodies) == ("failed", [])
+    assert "image_file /does/not/exist.png" in result["reason"]
+
+
+@pytest.mark.parametrize(("admin", "key"), [("a", "Bearer a"), (None, "Bearer k")])
+def test_the_cache_is_flushed_with_the_admin_key(engine, admin, key):
+    made = engine()
+    assert soak(made, flush=True, admin_api_key=admin)["verdict"] == "proven"
+    assert (made.paths[0], made.keys[0], made.keys[1]) == ("/flush_cache", key, "Bearer k")
+    assert "/flush_cache" not in made.paths[1:]
+
+
+def test_served_of():
+    states = [{"effective_max_running_requests_per_dp": 9}, {"effective_max_running_requests_per_dp": 8}]
+    told = {"chunked_prefill_size": 4096, "max_running_requests": 48}
+    options = {"device": "cuda", "image_file": None}
+    served = _soak_job.served_of({"dp_size": 2, "internal_states": states}, told, 2048, 9000, options)
+    assert served == _soak.Served(2048, 9000, 4096, 8, 2)
+    # Older versions: a number for all ranks, and as many states as ranks.
+    assert _soak_job.served_of({"internal_states": [{}, {}]}, told, 2048, 9000, options).running == 24
+    assert _soak_job.served_of({}, {}, 2048, 9000, options) == _soak.Served(2048, 9000)
+
+
+# --- the order of requests, without a server
+
+
+class Loop:
+    """Answers at once, and keeps what was sent while others ran. ``keeps``: MiB that a request never gives back."""
+
+    def __init__(self, keeps=0.0, first_after=0.0):
+        self.sent = []
+        self.open = {}
+        self.free = 4.0
+        self.keeps = keeps
+        self.first_after = first_after
+        self.lock = threading.Lock()
+
+    def send(self, ask, clock, deadline, on_first):
+        began = clock()
+        with self.lock:
+            self.sent.append((ask, {number for number, decodes in self.open.items() if decodes}))
+            self.open[ask.number] = False
+        time.sleep(self.first_after)
+        with self.lock:
+            self.open[ask.number] = True
+        on_first()
+        first = clock()
+        # Whoever decodes goes on until the long ones have come.
+        time.sleep(0.05 if ask.phase == "wave" else 0.0)
+        with self.lock:
+            del self.open[ask.number]
+            self.free -= self.keeps / 1024
+        return _soak_judge.Outcome(
+            ask.number, ask.phase, ask.tokens, "answered", ask.tokens, 0, ask.answer_tokens, began, first, clock()
+        )
+
+    def run(self, phases, limits=None):
+        made = _soak_run.Soak(phases, limits or _soak.Limits(20.0), self.send, lambda: {"0": self.free})
+        made.run()
+        return made
+
+
+def test_the_long_prompt_meets_a_batch_that_decodes():
+    loop = Loop(first_after=0.01)
+    loop.run((_soak.Phase("wave", (9,) * 7 + (900,), 8, 4, late=1),))
+    (met,) = [met for ask, met in loop.sent if ask.tokens == 900]
+    assert len(met) == 7
+
+
+def test_slow_growth_is_measured():
+    loop = Loop(keeps=1.0)
+    made = loop.run((_soak.Phase("steady", (9,) * 48, 1, 1),))
+    growth = _soak_judge.growth_of(made.marks, made.samples)
+    assert growth.mib_per_request == pytest.approx(1.0)
+    assert made.marks[0] == (0, {"0": 4.0})
+
+
+def test_without_a_bound_the_speed_of_the_probe_gives_one():
+    loop = Loop(first_after=0.05)
+    made = loop.run(
+        (_soak.Phase("probe", (100,), 1, 1), _soak.Phase("context", (100000,), 1, 1, must=True)), _soak.Limits()
+    )
+    # At most 2,000 tokens a second: 50 s and more, half as much again.
+    assert 75.0 < made.limits.seconds < 200.0
+
+
+def test_what_has_no_time_is_left_out_for_what_must_be_done():
+    loop = Loop(first_after=0.1)
+    phases = (
+        _soak.Phase("probe", (1000,), 1, 1),
+        _soak.Phase("fill", (1000,) * 50, 1, 1, 0.5),
+        _soak.Phase("context", (1000,), 1, 1, must=True, kept=True),
+    )
+    made = loop.run(phases, _soak.Limits(2.0))
+    done = [ask.phase for ask, dummy in loop.sent]
+    assert (done[-1], made.bound) == ("context", None)
+    assert 2 <= done.count("fill") <= 10

@@ -112,6 +112,22 @@ def test_retractions_are_counted_and_are_no_death():
     assert watch.retractions_or_none == 2
 
 
+def test_a_long_prefill_that_health_does_not_wait_for_is_no_death():
+    line = "[2026-11-29 18:00:30] Health check failed. Server couldn't get a response from detokenizer in 20 seconds."
+    host = serving([(1.0, line), (21.0, line)])
+    assert until_told(host, watching(host), 60.0) is None
+
+
+def test_the_dp_ranks_that_compute_prompts():
+    head = "[2026-11-29 18:00:00 DP{} TP{}] {} batch, #new-seq: 1, #new-token: 8192"
+    host = serving(
+        [(1.0, head.format(1, 2, "Prefill")), (1.5, head.format(0, 0, "Prefill")), (2.0, head.format(3, 3, "Decode"))]
+    )
+    watch = watching(host)
+    assert until_told(host, watch, 6.0) is None
+    assert watch.dp_ranks_or_none == {0, 1}
+
+
 @pytest.mark.parametrize("state", ["failed", "inactive"])
 def test_what_does_not_run_gets_no_load(state):
     host = serving([], units=[(0.0, {"ActiveState": state})])
@@ -124,6 +140,7 @@ def test_without_a_journal_retractions_are_not_known():
     watch = watching(host)
     watch()
     assert watch.retractions_or_none is None
+    assert watch.dp_ranks_or_none is None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from unittest import mock
 
 from ansible_collections.gpufleet.sglang.plugins.modules import server_attempt, server_info, server_snapshot
 
@@ -42,3 +43,32 @@ def test_a_way_back_that_failed_stays_open(instance_host):
     found = instance_host(server_info)
     assert found["open_change"] is not None
     assert found["lease"] is None
+
+
+def test_a_load_on_what_runs_is_remembered(instance_host):
+    ready = {"verdict": "holds", "reason": "Holds.", "startup": {"pool_tokens": 200000}}
+    judged = instance_host(server_attempt, state="judged", run_id="run", ready=ready, step={"action": "try"})
+    assert judged["attempt"]["verdict"] == "holds"
+    with mock.patch.object(server_attempt.AnsibleModule, "warn") as warn:
+        closed = instance_host(
+            server_attempt, state="closed", run_id="run", step={"action": "done"}, attempts=[judged["attempt"]]
+        )
+    assert closed["outcome"]["success"] is True
+    assert "sglang_server_soak: none" in warn.call_args[0][0]
+    soak = {"verdict": "proven", "reason": "Survived."}
+    clients = [{"address": "10.0.0.9", "connections": 1}]
+    loaded = instance_host(server_attempt, state="loaded", run_id="two", ready=ready, soak=soak, clients=clients)
+    assert (loaded["attempt"]["verdict"], loaded["attempt"]["soak"]["shared"]) == ("proven", True)
+    assert instance_host(server_info)["proof"]["soaked"] is True
+
+
+def test_what_is_not_remembered_cannot_be_loaded(instance_host):
+    found = instance_host(server_attempt, state="loaded", run_id="run")
+    assert "deploy it first" in found["msg"]
+
+
+def test_an_instance_is_held_without_a_change(instance_host):
+    assert instance_host(server_snapshot, run_id="run", state="leased")["changed"] is False
+    found = instance_host(server_info)
+    assert (found["lease"]["run_id"], found["open_change"], found["backups"]) == ("run", None, [])
+    assert "leased by" in instance_host(server_snapshot, run_id="other", state="leased")["msg"]

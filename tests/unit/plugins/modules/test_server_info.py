@@ -14,3 +14,9 @@ def test_a_broken_memory_is_one_sentence(instance_host):
     found = instance_host(server_info)
     assert found["failed"] is True
     assert "move the file away" in found["msg"]
+
+
+def test_clients_of_what_does_not_run_are_not_known(instance_host):
+    assert instance_host(server_info)["clients"] is None
+    found = instance_host(server_info, clients_seconds=0)
+    assert (found["clients"], found["clients_refusal"]) == (None, "")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _soak_run
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _soak_job
 from ansible_collections.gpufleet.sglang.plugins.modules import server_soak
 from ansible_collections.gpufleet.sglang.tests.unit.plugins.run_module import run_module
 
@@ -15,7 +15,7 @@ def soaks(monkeypatch):
         made.update(job=job, session=session)
         return dict({"reason": "Why.", "failure": None}, verdict=made["verdict"])
 
-    monkeypatch.setattr(_soak_run.Job, "run", run)
+    monkeypatch.setattr(_soak_job.Job, "run", run)
 
     def call(verdict="proven", **params):
         made["verdict"] = verdict
@@ -29,7 +29,7 @@ def test_the_verdict_is_returned(soaks):
     made = soaks(seconds=20, max_requests=8, max_tokens=0, concurrency=0)
     assert (made["returned"]["verdict"], made["returned"]["changed"]) == ("proven", False)
     limits = made["job"]._limits
-    assert (limits.seconds, limits.requests, limits.answer_tokens, limits.concurrency) == (20.0, 8, 1, 1)
+    assert (limits.seconds, limits.requests, limits.answer_tokens, limits.concurrency) == (20.0, 8, 1, None)
 
 
 @pytest.mark.parametrize("verdict", ["short", "unsafe", "failed"])
