@@ -1,0 +1,18 @@
+# What a host is now, one `word=value` a line. Asks the system only, nothing that the collection wrote for itself.
+if grep -q rocky /etc/os-release; then
+    parts=$(rpm -qa --qf '%{NAME}=%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n' | grep -E 'nvidia|nvlsm' | grep -v toolkit | sort)
+    holds=$(grep -v '^#' /etc/dnf/plugins/versionlock.list 2>/dev/null)
+else
+    parts=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}=${Version}\n' | sed -n 's/^.i  *//p' |
+        grep -E 'nvidia|^libcuda1|^nvlsm' | grep -v toolkit | sort)
+    holds=$(apt-mark showhold | sort)
+fi
+echo "parts=$(echo $parts)"
+echo "holds=$(echo $holds)"
+echo "versions=$(echo "$parts" | grep -v nvlsm | sed 's/^[^=]*=//' | sort -u | xargs)"
+echo "kernel_package=$(echo "$parts" | grep -E 'dkms' | sed 's/=.*//')"
+echo "loaded=$(sed -nE 's/.* ([0-9]{3}\.[0-9.]+) .*/\1/p' /proc/driver/nvidia/version 2>/dev/null)"
+echo "fabric=$(systemctl is-active nvidia-fabricmanager)"
+echo "initramfs=$(cat /var/lib/fakegpu/initramfs-runs 2>/dev/null)"
+files=$(grep -rls 'gpufleet\|nvidia_driver' /etc /var/lib/gpufleet 2>/dev/null; find /etc /var/lib/gpufleet -name '*gpufleet*' 2>/dev/null)
+echo "files=$(echo $files)"

@@ -1,0 +1,217 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: NVIDIA drivers, the asking half: reads /sys, /proc, packages and the record. Changes nothing.
+
+Private to the gpufleet.sglang collection; may change at any time.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import platform
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_packages, _driver_state
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu import failure_of, kernel_module_version
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_host import find_command, read_text
+
+C_LOCALE = {"LANG": "C", "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+# Daemons of the driver itself: they hold its devices and are restarted with it (names as /proc cuts them).
+DAEMONS = ("nvidia-persiste", "nv-fabricmanage", "nvidia-smi")
+SMI_SECONDS = 60
+
+
+def run(module, argv, seconds=None):
+    """Return (rc, stdout, stderr) in a plain locale; an absent command is status 127."""
+    timeout = module.get_bin_path("timeout") if seconds else None
+    if timeout:
+        argv = [timeout, "-k", "5", str(seconds)] + argv
+    try:
+        return module.run_command(argv, environ_update=C_LOCALE, errors="replace", handle_exceptions=False)
+    except OSError as error:
+        return 127, "", str(error)
+
+
+def os_release(text):
+    """Return distribution, major and architecture of the text of /etc/os-release. Raises DriverError for others."""
+    pairs = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    fields = {name: value.strip().strip("\"'") for name, value in pairs.items()}
+    ident, version = fields.get("ID", ""), fields.get("VERSION_ID", "")
+    distribution = ident if ident in ("debian", "ubuntu") else tables.SAME_AS.get(ident)
+    architecture = platform.machine()
+    if distribution is None or architecture not in tables.ARCHITECTURES:
+        raise _driver.DriverError(
+            f"Expected Debian, Ubuntu or the RHEL family on x86-64 or arm64, found {ident or 'no os-release'} on"
+            f" {architecture}: install the driver yourself on this host."
+        )
+    major = version if distribution == "ubuntu" else version.split(".")[0]
+    return {"distribution": distribution, "major": major, "architecture": architecture}
+
+
+def packages_of(module, distribution):
+    """Return (installed packages name -> version, names that are held)."""
+    if distribution == "rhel":
+        rc, out, _err = run(module, ["rpm", "-qa", "--qf", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n"])
+        lines = [line.split(" ", 1) for line in out.splitlines() if rc == 0 and " " in line]
+        held = [line.strip() for line in read_text(VERSIONLOCK).splitlines() if line.strip()]
+        return dict(lines), held
+    form = "${db:Status-Abbrev}|${Package}|${Version}\\n"
+    _rc, out, _err = run(module, ["dpkg-query", "-W", "-f", form])
+    found = [line.split("|") for line in out.splitlines() if line.count("|") == 2]
+    _rc, held, _err = run(module, ["apt-mark", "showhold"])
+    return {name: version for state, name, version in found if state[1:2] == "i"}, sorted(held.split())
+
+
+VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
+
+
+def available_of(module, distribution, names):
+    """Return name -> versions in the repositories, newest first, as the package manager's cache knows them."""
+    found = {name: [] for name in names}
+    if not names:
+        return found
+    if distribution == "rhel":
+        argv = ["dnf", "-q", "-C", "repoquery", "--showduplicates", "--disableplugin=versionlock"]
+        argv += ["--qf", "%{name}|%{epoch}:%{version}-%{release}"] + list(names)
+        rc, out, _err = run(module, argv)
+        rows = [line.split("|") for line in out.splitlines() if rc == 0 and line.count("|") == 1]
+        # Oldest first.
+        rows.reverse()
+    else:
+        rc, out, _err = run(module, ["apt-cache", "madison"] + list(names))
+        rows = [line.split("|")[:2] for line in out.splitlines() if rc == 0 and "|" in line and "Sources" not in line]
+    for name, version in rows:
+        versions = found.setdefault(name.strip(), [])
+        if version.strip() not in versions:
+            versions.append(version.strip())
+    return found
+
+
+def pci_devices():
+    rows = []
+    for folder in sorted(glob.glob("/sys/bus/pci/devices/*")):
+        row = {name: read_text(os.path.join(folder, name)) for name in ("vendor", "class", "device")}
+        rows.append(dict(row, address=os.path.basename(folder)))
+    return rows
+
+
+def secure_boot():
+    for path in glob.glob("/sys/firmware/efi/efivars/SecureBoot-*"):
+        try:
+            with open(path, "rb") as stream:
+                return stream.read()[-1:] == b"\x01"
+        except OSError:
+            return False
+    return False
+
+
+def mok_enrolled(module):
+    """Return whether the firmware knows the key that signs modules built on this host."""
+    for path in ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der"):
+        if os.path.exists(path):
+            _rc, out, err = run(module, ["mokutil", "--test-key", path])
+            if "already enrolled" in out + err:
+                return True
+    return False
+
+
+def users():
+    """Return the processes that hold a device of the driver, without its own daemons."""
+    found = []
+    for folder in glob.glob("/proc/[0-9]*"):
+        held = False
+        for path in glob.glob(os.path.join(folder, "fd", "*")):
+            try:
+                held = held or os.readlink(path).startswith("/dev/nvidia")
+            except OSError:
+                continue
+        name = read_text(os.path.join(folder, "comm")).strip()
+        if held and name not in DAEMONS:
+            found.append({"pid": int(os.path.basename(folder)), "name": name})
+    return sorted(found, key=lambda one: one["pid"])
+
+
+def servers(module):
+    """Return running units of this collection."""
+    argv = ["systemctl", "list-units", "--type=service", "--state=running", "--plain", "--no-legend"]
+    _rc, out, _err = run(module, argv + ["sglang-*.service"])
+    return sorted(line.split()[0] for line in out.splitlines() if line.strip())
+
+
+def record_of(state_dir):
+    """Return what is remembered of this host's drivers: current, previous, open. Raises DriverError when damaged."""
+    path = os.path.join(state_dir, "record.json")
+    text = read_text(path)
+    try:
+        return json.loads(text) if text.strip() else {}
+    except ValueError as error:
+        raise _driver.DriverError(
+            f"Expected the record of the driver in {path}, found it damaged ({error}): remove it to begin anew."
+        ) from error
+
+
+def smi_of(module, command, needs_fabric):
+    """Return what nvidia-smi says for a proof: rc, boards, text, sentence."""
+    path = find_command(module, command)
+    if path is None:
+        return {"rc": 127, "boards": [], "text": "", "sentence": f"There is no {command} on this host."}
+    rc, out, err = run(module, [path, "--query-gpu=driver_version", "--format=csv,noheader"], SMI_SECONDS)
+    loaded = kernel_module_version(read_text("/proc/driver/nvidia/version"))
+    known = failure_of(out + "\n" + err, loaded) if rc else None
+    text = ""
+    if rc == 0 and needs_fabric:
+        _rc, text, _err = run(module, [path, "-q"], SMI_SECONDS)
+    boards = [line.strip() for line in out.splitlines() if _driver.upstream(line.strip())]
+    return {"rc": rc, "boards": boards if rc == 0 else [], "text": text, "sentence": known[1] if known else None}
+
+
+def read_host(module):
+    """Return the result of driver_info. Raises DriverError (one sentence)."""
+    params = module.params
+    system = os_release(read_text("/etc/os-release"))
+    packages, holds = packages_of(module, system["distribution"])
+    kernel = platform.release()
+    boards, switches = _driver.boards_and_switches(pci_devices())
+    needs_fabric, needs_nvlsm = _driver.fabric_of(boards, switches)
+    text = read_text("/proc/driver/nvidia/version")
+    loaded = kernel_module_version(text)
+    parts = _driver_packages.parts(packages)
+    versions = _driver_state.versions_of(parts)
+    rivals = [name for name in tables.RIVALS if os.path.isdir("/sys/module/" + name)]
+    pending = os.path.exists(os.path.join(params["state_dir"], "initramfs_pending"))
+    reasons = _driver_state.reboot_reasons(loaded, versions, rivals, boards, pending)
+    wanted = params["query"]
+    result = {
+        "os": system,
+        "kernel": kernel,
+        "headers": os.path.exists(f"/lib/modules/{kernel}/build"),
+        "boards": boards,
+        "nvswitches": switches,
+        "needs_fabric": needs_fabric,
+        "needs_nvlsm": needs_nvlsm,
+        "loaded": loaded,
+        "loaded_flavour": _driver_state.loaded_flavour(text),
+        "packages": dict(parts, **{name: packages[name] for name in wanted or [] if name in packages}),
+        "holds": holds,
+        "versions": versions,
+        "rivals": rivals,
+        "secure_boot": secure_boot(),
+        "mok_enrolled": mok_enrolled(module),
+        "users": users(),
+        "servers": servers(module),
+        "record": record_of(params["state_dir"]),
+        "reboot_required": bool(reasons),
+        "reboot_reasons": reasons,
+        "available": None if wanted is None else available_of(module, system["distribution"], wanted),
+        "problems": None,
+    }
+    if params["prove"]:
+        smi = smi_of(module, params["nvidia_smi"], needs_fabric)
+        _rc, log, _err = run(module, ["journalctl", "-k", "-b", "-o", "cat", "--no-pager", "--grep", "NVRM: Xid"])
+        result["problems"] = _driver_state.proof_problems(
+            smi, loaded, versions, boards, params["expected_gpus"], needs_fabric, log.splitlines()
+        )
+    return result

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: NVIDIA drivers. Commands of apt and dnf, and what their answers say. Pure.
+
+Private to the gpufleet.sglang collection; may change at any time.
+"""
+
+from __future__ import annotations
+
+import re
+
+# One transaction: nothing is asked, a version below the installed one is taken, held parts too, configuration stays.
+APT = (
+    "apt-get", "-q", "-y", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages",
+    "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold",
+    "-o", "APT::Get::AutomaticRemove=false",
+)
+DNF = ("dnf", "-q", "-y", "--setopt=install_weak_deps=False", "--disableplugin=versionlock", "--allowerasing")
+
+_INSTALL = re.compile(r"^Inst (\S+)(?: \[(\S+)\])? \((\S+) ")
+_REMOVE = re.compile(r"^(?:Remv|Purg) (\S+) \[(\S+)\]")
+
+
+def apt_argv(packages, remove, lock_seconds, options=()):
+    """Return the command of one apt transaction. ``packages``: (name, version or None for any)."""
+    words = [name if version is None else f"{name}={version}" for name, version in packages]
+    words += [f"{name}-" for name in remove]
+    return [*APT, "-o", f"DPkg::Lock::Timeout={lock_seconds}", *options, "install", *words]
+
+
+def apt_changes(text):
+    """Return [{name, from, to}] of the answer of ``apt-get -s``; to is None for a removal."""
+    found = []
+    for line in text.splitlines():
+        match = _INSTALL.match(line)
+        if match:
+            found.append({"name": match.group(1), "from": match.group(2), "to": match.group(3)})
+            continue
+        match = _REMOVE.match(line)
+        if match:
+            found.append({"name": match.group(1), "from": match.group(2), "to": None})
+    return [dict(one, name=one["name"].split(":")[0]) for one in found]
+
+
+def dnf_spec(name, version):
+    """Return name-epoch:version-release for dnf."""
+    return name if version is None else f"{name}-{version}"
+
+
+_HEADINGS = {
+    "Installing": "to", "Upgrading": "to", "Downgrading": "to", "Reinstalling": "to", "Removing": None,
+    "Installing dependencies": "to", "Removing dependent packages": None, "Removing unused dependencies": None,
+    "Removing conflicting packages": None, "Installing weak dependencies": "to",
+}
+
+
+def dnf_changes(text, installed):
+    """Return [{name, from, to}] of the table that ``dnf --assumeno`` prints."""
+    found, heading = [], ""
+    for line in text.splitlines():
+        match = re.match(r"^([A-Z][a-z ]+):\s*$", line)
+        if match:
+            heading = match.group(1)
+            continue
+        match = re.match(r"^ (\S+)\s+(?:noarch|x86_64|aarch64)\s+(\S+)\s", line)
+        if match and heading in _HEADINGS:
+            name, version = match.groups()
+            version = version if ":" in version else "0:" + version
+            found.append({"name": name, "from": installed.get(name), "to": version if _HEADINGS[heading] else None})
+    return found
+
+
+FAILURES = (
+    (r"Could not get lock (\S+)\. It is held by process (\d+) \((.+?)\)",
+     "Expected the lock {0} to be free, found it held by {2} (process {1}): wait for it, or raise"
+     " nvidia_driver_lock_timeout_seconds."),
+    (r"Could not get lock (\S+)",
+     "Expected the lock {0} to be free, found it held by another process: wait for it, or raise"
+     " nvidia_driver_lock_timeout_seconds."),
+    (r"NO_PUBKEY ([0-9A-F]+)",
+     "Expected an index signed by the key that was fetched, found one signed by {0}: the owner changed the key, so"
+     " compare the new one with what they publish and set nvidia_driver_repository_fingerprint."),
+    (r"(EXPKEYSIG|KEYEXPIRED|REVKEYSIG|BADSIG|EXPSIG) ?([0-9A-F]*)",
+     "Expected a valid signature of the repository, found {0}: fetch the newest key of its owner"
+     " (nvidia_driver_repository_key and nvidia_driver_repository_fingerprint)."),
+    (r"(?:repository|InRelease'?) .*is not signed|GPG check FAILED",
+     "Expected a signed repository, found one without a valid signature: check nvidia_driver_repository_url."),
+    (r"(?:E: Failed to fetch|Status code: 404 for) (\S+)",
+     "Expected the file {0}, found none: the index is older than the repository, run again."),
+    (r"dpkg was interrupted",
+     "Expected a package manager in order, found an interrupted one: run dpkg --configure -a on the host."),
+    (r"Conflicting values set for option Signed-By regarding source (\S+)",
+     "Expected one entry for the repository {0}, found another one with another key: remove the other file in"
+     " /etc/apt/sources.list.d, or set nvidia_driver_source to distribution."),
+    (r"Bad return status for module build on kernel: (\S+)",
+     "Expected the kernel module to build, found that DKMS failed for {0}: see /var/lib/dkms/nvidia*/*/build/make.log,"
+     " then choose another nvidia_driver_version or kernel."),
+)
+
+
+def failure(text, rc):
+    """Return one sentence for the answer of a package manager that failed."""
+    for pattern, sentence in FAILURES:
+        match = re.search(pattern, text)
+        if match:
+            return sentence.format(*match.groups())
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("E:", "Error:", " Problem", "Problem"))] or lines[-3:]
+    said = " ".join(errors)[:500].rstrip(".")
+    return f"Expected the package manager to succeed, found status {rc}: {said or 'no output'}."

@@ -1,0 +1,162 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: NVIDIA drivers. Which packages make a driver, and at which version all of them exist. Pure.
+
+Private to the gpufleet.sglang collection; may change at any time.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
+from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError, branch_of, order, upstream
+
+# Built for one kernel, versioned like that kernel.
+_FOR_KERNEL = ("linux-modules-nvidia-", "linux-objects-nvidia-")
+_BRANCH_IN_NAME = re.compile(r"-(\d{3})(?=-|$)")
+
+
+def belongs(name, version):
+    """Return whether an installed package is a part of a driver, by its name and by its version."""
+    if name == "nvlsm" or name.startswith(_FOR_KERNEL):
+        return True
+    named = "nvidia" in name or name in tables.OTHER_NAMES or name.startswith("cuda-drivers")
+    return named and upstream(version) is not None
+
+
+def parts(packages):
+    """Return those of ``packages`` (name -> version) that make the driver of this host."""
+    return {name: version for name, version in sorted(packages.items()) if belongs(name, version)}
+
+
+def has_own_version(layout, name):
+    """Return whether the version of this package is not that of the driver."""
+    return any(name.startswith(one) if one.endswith("-") else name == one for one in layout.own)
+
+
+def kernel_package(layout, branch, flavour, build, kernel):
+    """Return the name of the package with the kernel module. Raises DriverError when there is none."""
+    name = getattr(layout, f"{flavour}_{build}").format(branch=branch, kernel=kernel)
+    if not name:
+        raise DriverError(
+            f"Expected {build} {flavour} kernel modules from {layout.source} for {layout.distribution}, found"
+            " none: set nvidia_driver_kernel_build to dkms."
+        )
+    return name
+
+
+def components(layout, branch, kernel_module, persistence, fabric, nvlsm):
+    """Return the names of the packages that are asked for; what they depend on follows them.
+
+    ``kernel_module``: name from kernel_package(). Raises DriverError for a part that the source does not have.
+    """
+    names = [kernel_module, *layout.user]
+    for wanted, template, what in (
+        (persistence, layout.persistence, "persistence daemon"),
+        (fabric, layout.fabric, "fabric manager"),
+        (nvlsm, layout.nvlsm, "NVLSM"),
+    ):
+        if wanted and not template:
+            raise DriverError(
+                f"Expected a {what} for the NVSwitch of this host, found none in nvidia_driver_source {layout.source}:"
+                " set it to nvidia."
+            )
+        if wanted:
+            names.append(template)
+    return [name.format(branch=branch) for name in names]
+
+
+def _shared_versions(layout, names, available):
+    """Return driver versions at which every package of ``names`` exists, newest first."""
+    bound = [name for name in names if not has_own_version(layout, name)]
+    sets = [{upstream(one) for one in available.get(name, [])} - {None} for name in bound]
+    return sorted(set.intersection(*sets), key=order, reverse=True) if sets else []
+
+
+def choose_version(layout, names, available, branch, exact=None, installed=None):
+    """Return the version at which every package exists: the exact one, the installed one, or the newest of the branch.
+
+    ``available``: name -> versions of packages. ``installed``: the driver's version now, kept when it is of the branch.
+    Raises DriverError that says what is there.
+    """
+    versions = _shared_versions(layout, names, available)
+    of_branch = [one for one in versions if branch_of(one) == branch]
+    if exact in versions or (exact is None and of_branch):
+        return exact or (installed if installed in of_branch else of_branch[0])
+    wanted = exact or f"branch {branch}"
+    missing = [name for name in names if not available.get(name)]
+    if missing and not versions:
+        found = f"no package {', '.join(missing)} in the repository"
+    elif versions:
+        found = f"only {', '.join(versions[:8])}"
+    else:
+        each = (
+            f"{name}: {', '.join(sorted({upstream(one) or one for one in available[name]}, reverse=True)[:4])}"
+            for name in names
+            if not has_own_version(layout, name) and available.get(name)
+        )
+        found = "no version that all of them have (" + "; ".join(each) + ")"
+    raise DriverError(
+        f"Expected {', '.join(names)} at {wanted}, found {found}: set nvidia_driver_version to one that is there."
+    )
+
+
+def exact_packages(layout, names, available, version):
+    """Return name -> full version of each package: at the driver's version, or the newest for those with their own.
+
+    Raises DriverError for a package that does not exist.
+    """
+    chosen = {}
+    for name in names:
+        fitting = [one for one in available.get(name, []) if has_own_version(layout, name) or upstream(one) == version]
+        if not fitting:
+            raise DriverError(
+                f"Expected the package {name} at {version}, found"
+                f" {', '.join(available.get(name, [])[:4]) or 'none'}: set nvidia_driver_version to one that is there."
+            )
+        chosen[name] = fitting[0]
+    return chosen
+
+
+def followers(layout, installed, names, available, version, leaving):
+    """Return name -> full version of parts that are installed besides ``names``: they go to the same version."""
+    found = {}
+    for name in installed:
+        if name in names or name in leaving or has_own_version(layout, name) or name.startswith(_FOR_KERNEL):
+            continue
+        fitting = [one for one in available.get(name, []) if upstream(one) == version]
+        if fitting:
+            found[name] = fitting[0]
+    return found
+
+
+def leaving(installed, names, branch):
+    """Return installed parts that cannot stay beside ``names``: other kernel modules, and names of another branch."""
+    kernel_names = set()
+    for row in tables.LAYOUTS:
+        for template in (row.open_dkms, row.proprietary_dkms):
+            kernel_names.add(template.replace("{branch}", "000"))
+    gone = []
+    for name in sorted(installed):
+        found = _BRANCH_IN_NAME.search(name)
+        other_branch = found is not None and int(found.group(1)) != branch
+        if name not in names and (other_branch or _BRANCH_IN_NAME.sub("-000", name) in kernel_names):
+            gone.append(name)
+    return gone
+
+
+def apt_pin(version):
+    """Return the apt preferences that keep every part at one version, also those that packages depend on."""
+    names = " ".join(["*nvidia*", *(name for name in tables.OTHER_NAMES if name != "nvlsm"), "cuda-drivers*"])
+    return f"Package: {names}\nPin: version {version}-*\nPin-Priority: 1001\n"
+
+
+def versionlock(packages):
+    """Return the lines of dnf's versionlock list for name -> epoch:version-release."""
+    lines = []
+    for name, version in sorted(packages.items()):
+        epoch, _colon, rest = version.rpartition(":")
+        lines.append(f"{name}-{epoch or '0'}:{rest}.*")
+    return lines

@@ -1,0 +1,236 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: NVIDIA drivers. What would change on a host, and why not: the plan, as data. Pure.
+
+Private to the gpufleet.sglang collection; may change at any time.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_packages
+from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError, order
+
+_HEADERS = {"debian": "linux-headers-{0}", "ubuntu": "linux-headers-{0}", "rhel": "kernel-devel-{0}"}
+
+
+def _empty(action, reason):
+    return {
+        "action": action,  # skip | keep | ask | install | remove | refuse
+        "reason": reason,
+        "refusals": [],
+        "version": None,
+        "kernel_module": None,
+        "packages": [],
+        "remove": [],
+        "query": [],
+        "own_version": [],
+        "changes": [],
+        "changes_driver": False,
+        "fabric_manager": False,
+        "nvlsm": False,
+        "lines": [],
+    }
+
+
+def _in_use(info, wanted):
+    """Return why the driver must not be replaced now, or None."""
+    if wanted["allow_in_use"] or not (info["users"] or info["servers"]):
+        return None
+    held = [f"{one['name']} ({one['pid']})" for one in info["users"][:4]] + info["servers"]
+    return (
+        f"Expected a driver that nobody uses, found {', '.join(held)}: stop it, or set nvidia_driver_allow_in_use, with"
+        " which the playbook gpufleet.sglang.driver stops the servers and proves them afterwards."
+    )
+
+
+def _existing(info, wanted):
+    """Return what serves already and may stay as it is: a sentence, or None."""
+    version = info["loaded"] or info["versions"]["user_space"]
+    if not wanted["keep_existing"] or info["record"].get("current") or not version:
+        return None
+    if not info["versions"]["user_space"] and not info["loaded"]:
+        return None
+    if order(version) < order(wanted["min_version"]):
+        return None
+    flavour = _driver.flavour_for(info["boards"], wanted["kernel_module"])
+    here = info["loaded_flavour"]
+    if here and here != flavour:
+        others = wanted["kernel_module"] != "auto"
+        try:
+            _driver.flavour_for(info["boards"], here)
+        except DriverError:
+            others = True
+        if others:
+            return None
+    return f"The driver {version} was there before, is at least {wanted['min_version']}, and is left as it is."
+
+
+def _parts_wanted(info, wanted):
+    """Return (layout, branch, exact, flavour, names, fabric manager or not). Raises DriverError."""
+    branch, exact = _driver.wanted_version(wanted["version"])
+    flavour = _driver.flavour_for(info["boards"], wanted["kernel_module"])
+    problem = _driver.branch_problem(branch, info["boards"])
+    if problem:
+        raise DriverError(problem)
+    layout = _driver.layout_for(wanted["source"], info["os"]["distribution"], branch)
+    build = wanted["kernel_build"]
+    kernel_module = _driver_packages.kernel_package(layout, branch, flavour, build, info["kernel"])
+    fabric = info["needs_fabric"] if wanted["fabric_manager"] == "auto" else wanted["fabric_manager"] == "true"
+    names = _driver_packages.components(
+        layout, branch, kernel_module, wanted["persistence"], fabric, fabric and info["needs_nvlsm"]
+    )
+    if not wanted["kernel_modules"]:
+        names.remove(kernel_module)
+    return layout, branch, exact, flavour, names, fabric
+
+
+def _secure_boot(info, wanted):
+    if not info["secure_boot"] or wanted["kernel_build"] == "prebuilt" or info["mok_enrolled"]:
+        return None
+    return (
+        "Expected modules that Secure Boot accepts, found it on and no enrolled key for modules built on the host:"
+        " enrol one (mokutil --import /var/lib/dkms/mok.pub, then a person at the console), use signed prebuilt modules"
+        " (nvidia_driver_kernel_build: prebuilt), or switch it off in the firmware."
+    )
+
+
+def _headers(info, wanted):
+    """Return (name of the package with the kernel's headers or None, why they are missing or None)."""
+    if info["headers"] or wanted["kernel_build"] == "prebuilt" or not wanted["kernel_modules"]:
+        return None, None
+    name = _HEADERS[info["os"]["distribution"]].format(info["kernel"])
+    if info["available"] is None or info["available"].get(name):
+        return name, None
+    return None, (
+        f"Expected the headers of the running kernel {info['kernel']}, found neither them nor a package {name}: boot a"
+        " kernel whose headers the distribution still has, then run again."
+    )
+
+
+def plan(info, wanted):
+    """Return what is to be done. ``info``: of driver_info; ``wanted``: the variables of the role without their prefix.
+
+    A refusal is data: action refuse and the sentences. Action ask: the versions of ``query`` must be known first.
+    """
+    try:
+        if wanted["state"] == "absent":
+            return _finished(_removal(info), info, wanted)
+        if wanted["state"] == "previous":
+            return _finished(_back(info), info, wanted)
+        if not info["boards"] and not wanted["without_gpu"]:
+            return _empty("skip", "No NVIDIA board is on the PCI bus: nothing to do (nvidia_driver_without_gpu).")
+        existing = _existing(info, wanted)
+        if existing:
+            return _empty("keep", existing)
+        return _finished(_installation(info, wanted), info, wanted)
+    except DriverError as error:
+        return dict(_empty("refuse", str(error)), refusals=[str(error)])
+
+
+def _installation(info, wanted):
+    layout, branch, exact, flavour, names, fabric = _parts_wanted(info, wanted)
+    installed = _driver_packages.parts(info["packages"])
+    headers, missing = _headers(info, wanted)
+    refusals = [one for one in (_secure_boot(info, wanted), missing) if one]
+    result = _empty("ask", "")
+    result.update(
+        kernel_module=flavour,
+        fabric_manager=fabric,
+        nvlsm=fabric and info["needs_nvlsm"],
+        own_version=sorted(one for one in {*names, *installed} if _driver_packages.has_own_version(layout, one)),
+        query=sorted({*names, *installed, *([headers] if headers else []), *wanted["extra_packages"]}),
+    )
+    if refusals:
+        return dict(result, action="refuse", reason=refusals[0], refusals=refusals)
+    if info["available"] is None:
+        return result
+    current = info["versions"]["kernel_module"] or info["versions"]["user_space"]
+    version = _driver_packages.choose_version(layout, names, info["available"], branch, exact, current)
+    target = _driver_packages.exact_packages(layout, names, info["available"], version)
+    for name in names:
+        own = _driver_packages.has_own_version(layout, name)
+        if own and installed.get(name) in info["available"][name]:
+            target[name] = installed[name]
+    gone = _driver_packages.leaving(installed, names, branch)
+    target.update(_driver_packages.followers(layout, installed, names, info["available"], version, gone))
+    if headers:
+        target[headers] = None
+    for name in wanted["extra_packages"]:
+        target[name] = None
+    return dict(result, action="install", version=version, target=target, remove=gone)
+
+
+def _back(info):
+    """The set of packages that the newest change replaced."""
+    previous = info["record"].get("previous") or {}
+    if not previous.get("packages"):
+        raise DriverError(
+            "Expected a driver that was replaced on this host, found none remembered: nvidia_driver_state absent"
+            " removes the driver, nvidia_driver_version installs another."
+        )
+    result = dict(_empty("ask", ""), query=sorted(previous["packages"]), version=previous["version"])
+    if info["available"] is None:
+        return result
+    lost = [
+        f"{name} {version}"
+        for name, version in sorted(previous["packages"].items())
+        if version not in info["available"].get(name, []) and info["packages"].get(name) != version
+    ]
+    if lost:
+        raise DriverError(
+            f"Expected the packages that served before, found no {', '.join(lost[:6])} in the repository any more:"
+            " choose another nvidia_driver_version."
+        )
+    installed = _driver_packages.parts(info["packages"])
+    gone = sorted(set(installed) - set(previous["packages"]))
+    own = [name for name, version in previous["packages"].items() if _driver.upstream(version) != previous["version"]]
+    return dict(result, action="install", target=dict(previous["packages"]), remove=gone, own_version=sorted(own))
+
+
+def _removal(info):
+    installed = _driver_packages.parts(info["packages"])
+    return dict(_empty("remove", ""), target={}, remove=sorted(installed))
+
+
+def _finished(result, info, wanted):
+    """Return the plan with what changes, the guard, and the lines that a person reads."""
+    target = result.pop("target", None)
+    if target is None or result["action"] == "refuse":
+        return result
+    before = info["packages"]
+    changes = [
+        {"name": name, "from": before.get(name), "to": to}
+        for name, to in sorted(target.items())
+        if (to is not None and before.get(name) != to) or (to is None and name not in before)
+    ]
+    changes += [{"name": name, "from": before[name], "to": None} for name in result["remove"] if name in before]
+    there = bool(_driver_packages.parts(before)) or bool(info["loaded"])
+    guarded = _in_use(info, wanted) if changes and there else None
+    result.update(
+        packages=[{"name": name, "version": version} for name, version in sorted(target.items())],
+        changes=changes,
+        changes_driver=bool(changes),
+        lines=_lines(result, info, changes, wanted),
+    )
+    if guarded:
+        return dict(result, action="refuse", reason=guarded, refusals=[guarded])
+    if not changes and result["action"] == "install":
+        return dict(result, action="keep", reason=f"The driver is {result['version']}, as wanted.")
+    return dict(result, reason=result["lines"][0])
+
+
+def _lines(result, info, changes, wanted):
+    old = info["versions"]["kernel_module"] or info["versions"]["user_space"] or info["loaded"] or "none"
+    new = result["version"] or "none"
+    what = ", ".join(one for one in (result["kernel_module"], wanted["kernel_build"], wanted["source"]) if one)
+    lines = [f"driver {old} -> {new}" + (f" ({what})" if result["action"] == "install" else "")]
+    for one in changes:
+        to = one["to"] or ("newest" if one["from"] is None else "-")
+        lines.append(f"  {one['name']} {one['from'] or '-'} -> {to}")
+    if result["action"] == "install":
+        lines.append("hold: " + ("every part" if wanted["hold"] else "nothing"))
+    loaded = info["loaded"]
+    due = bool(changes) and (bool(loaded and loaded != new) or bool(info["rivals"]))
+    lines.append("reboot: " + ("due afterwards" if due else "not needed" if loaded else "if the module does not load"))
+    return lines

@@ -1,0 +1,118 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: NVIDIA drivers. What state a host is in: does everything agree, is a reboot due, is the driver proven. Pure.
+
+Private to the gpufleet.sglang collection; may change at any time.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
+from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import upstream
+
+_KERNEL_PACKAGE = re.compile(r"dkms|kmod-nvidia|kernel-open|^linux-modules-nvidia-")
+_COMMON = re.compile(r"common|support|source")
+_USER_PACKAGE = re.compile(r"^(libcuda1|libnvidia-ml1?|libnvidia-compute.*|nvidia-driver-cuda(-libs)?)$")
+_FABRIC_PACKAGE = re.compile(r"^nvidia-fabric-?manager(-\d{3})?$")
+
+
+def _version_of(packages, pattern, never=None):
+    found = [
+        upstream(version)
+        for name, version in sorted(packages.items())
+        if pattern.search(name) and not (never and never.search(name))
+    ]
+    return next((one for one in found if one), None)
+
+
+def versions_of(packages):
+    """Return driver versions of the installed kernel module, user space and fabric manager; None where none is."""
+    return {
+        "kernel_module": _version_of(packages, _KERNEL_PACKAGE, _COMMON),
+        "user_space": _version_of(packages, _USER_PACKAGE),
+        "fabric_manager": _version_of(packages, _FABRIC_PACKAGE),
+    }
+
+
+def loaded_flavour(text):
+    """Return open, proprietary, or None for the text of /proc/driver/nvidia/version."""
+    if "Kernel Module" not in (text or ""):
+        return None
+    return "open" if "Open Kernel Module" in text else "proprietary"
+
+
+def reboot_reasons(loaded, versions, rivals, boards, initramfs_pending):
+    """Return why the host must boot again before the installed driver serves, as sentences; empty when it need not.
+
+    Read from the host, never from what a run changed: a reboot that was put off stays due.
+    """
+    reasons = []
+    installed, user = versions["kernel_module"], versions["user_space"]
+    if loaded and installed and loaded != installed:
+        reasons.append(f"The kernel runs the driver {loaded}, installed is {installed}.")
+    if loaded and user and user not in (loaded, installed):
+        reasons.append(f"The libraries are {user}, the loaded driver is {loaded}: NVML refuses that.")
+    if loaded and not installed and not user:
+        reasons.append(f"The kernel still runs the driver {loaded}, no driver is installed.")
+    if rivals and installed and not loaded:
+        reasons.append(f"{', '.join(rivals)} holds the boards, and is kept out from the next boot on.")
+    elif installed and boards and not loaded:
+        reasons.append(f"The driver {installed} is installed, and not loaded.")
+    if initramfs_pending and installed:
+        reasons.append("The initramfs was not made anew since modules were kept out of it.")
+    return list(dict.fromkeys(reasons))
+
+
+def fatal_xids(lines):
+    """Return a sentence for each Xid in lines of the kernel log after which a board is not fit to serve."""
+    found = {}
+    for line in lines:
+        match = re.search(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)", line)
+        if match and int(match.group(2)) in tables.FATAL_XIDS:
+            number = int(match.group(2))
+            found[f"{match.group(1)} {number}"] = (
+                f"The kernel log has Xid {number} of {match.group(1)} since this boot ({tables.FATAL_XIDS[number]})."
+            )
+    return list(found.values())
+
+
+def fabric_state(text):
+    """Return the states of the fabric in the answer of ``nvidia-smi -q``, one for each board that has one."""
+    blocks = re.findall(r"^\s+Fabric\s*\n\s+State\s+:\s+(.+?)\s*$", text, re.MULTILINE)
+    return [one for one in blocks if one.upper() != "N/A"]
+
+
+def proof_problems(smi, loaded, versions, boards, expected_gpus, needs_fabric, kernel_lines):
+    """Return why the driver is not proven, as sentences; empty when it is.
+
+    ``smi``: rc, boards (driver versions that it printed, one for each), text (of ``-q``) and sentence (of a failure).
+    """
+    problems = []
+    if smi["rc"] != 0:
+        problems.append(smi["sentence"] or f"nvidia-smi ended with status {smi['rc']}.")
+    seen = {
+        "loaded": loaded,
+        "installed": versions["kernel_module"],
+        "user space": versions["user_space"],
+        "nvidia-smi": smi["boards"][0] if smi["boards"] else None,
+    }
+    if needs_fabric:
+        seen["fabric manager"] = versions["fabric_manager"]
+    known = {name: version for name, version in seen.items() if version}
+    if not loaded:
+        problems.append("No driver is loaded.")
+    if len(set(known.values())) > 1:
+        problems.append("The versions differ: " + ", ".join(f"{name} {one}" for name, one in known.items()) + ".")
+    wanted = len(boards) if expected_gpus is None else expected_gpus
+    if smi["rc"] == 0 and len(smi["boards"]) != wanted:
+        where = "on the PCI bus" if expected_gpus is None else "in nvidia_driver_expected_gpus"
+        problems.append(f"nvidia-smi lists {len(smi['boards'])} boards, expected are {wanted} {where}.")
+    if needs_fabric and smi["rc"] == 0:
+        states = fabric_state(smi["text"])
+        if not states or any(one != "Completed" for one in states):
+            found = ", ".join(sorted(set(states))) or "no state"
+            problems.append(f"The fabric is not complete ({found}): see journalctl -u nvidia-fabricmanager.")
+    return problems + fatal_xids(kernel_lines)

@@ -1,0 +1,253 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: NVIDIA drivers, the changing half: one transaction, the hold, and what is remembered of it.
+
+Private to the gpufleet.sglang collection; may change at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_host, _driver_managers, _driver_packages
+from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError, upstream
+
+PIN = "/etc/apt/preferences.d/gpufleet-nvidia-driver"
+MARK = "# gpufleet.sglang.nvidia_driver"
+PIN_HEAD = (
+    "# Keeps the NVIDIA driver together. Written by the role nvidia_driver: change its variables, not this file.\n"
+)
+
+
+def write_text(path, text, mode=0o644):
+    """Write a small file as a whole: never half of it, also when the host loses power."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".gpufleet-")
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.chmod(name, mode)
+    os.rename(name, path)
+
+
+def _remove_file(path):
+    if os.path.exists(path):
+        os.unlink(path)
+        return True
+    return False
+
+
+class Transaction:
+    """What is wanted, on one host. ``packages``: [{name, version or None}], ``remove``: names."""
+
+    def __init__(self, module):
+        self.module = module
+        self.params = module.params
+        self.distribution = _driver_host.os_release(_driver_host.read_text("/etc/os-release"))["distribution"]
+        self.packages, self.holds = self.installed()
+        self.wanted = [(one["name"], one.get("version")) for one in self.params["packages"]]
+
+    def installed(self):
+        return _driver_host.packages_of(self.module, self.distribution)
+
+    def pin_text(self):
+        version = self.params["version"]
+        return PIN_HEAD + _driver_packages.apt_pin(version) if version and self.params["state"] == "present" else ""
+
+    # -- what would happen ------------------------------------------------------------------------------------
+
+    def needed(self):
+        """Return (packages to name, names to remove): nothing when all is as wanted."""
+        missing = [
+            (name, version)
+            for name, version in self.wanted
+            if (version is None and name not in self.packages) or (version and self.packages.get(name) != version)
+        ]
+        gone = [name for name in self.params["remove"] if name in self.packages]
+        return missing, gone
+
+    def simulated(self):
+        """Return [{name, from, to}] that the package manager would do. Raises DriverError."""
+        missing, gone = self.needed()
+        if not missing and not gone:
+            return []
+        changes = self._simulated_rpm(gone) if self.distribution == "rhel" else self._simulated_apt(gone)
+        self._refuse_strangers(changes, gone)
+        return changes
+
+    def _simulated_apt(self, gone):
+        with tempfile.NamedTemporaryFile("w", suffix=".pref", encoding="utf-8") as pin:
+            pin.write(self.pin_text())
+            pin.flush()
+            os.chmod(pin.name, 0o644)
+            # The file of an earlier version must not speak against the new one.
+            options = ["-s", "-o", f"Dir::Etc::Preferences={pin.name}", "-o", "Dir::Etc::PreferencesParts=/nonexistent"]
+            argv = _driver_managers.apt_argv(self.wanted, gone, 0, options)
+            rc, out, err = _driver_host.run(self.module, argv)
+        if rc != 0:
+            raise DriverError(_driver_managers.failure(err + out, rc))
+        return _driver_managers.apt_changes(out)
+
+    def _simulated_rpm(self, gone):
+        changes = []
+        if self.wanted:
+            rc, out, err = _driver_host.run(self.module, self._dnf_install("--assumeno"))
+            if "Operation aborted" not in out + err and rc != 0:
+                raise DriverError(_driver_managers.failure(err + out, rc))
+            changes = _driver_managers.dnf_changes(out, self.packages)
+        named = {one["name"] for one in changes}
+        left = [name for name in gone if name not in named]
+        return changes + [{"name": name, "from": self.packages[name], "to": None} for name in left]
+
+    def _dnf_install(self, answer):
+        words = [_driver_managers.dnf_spec(name, version) for name, version in self.wanted]
+        return [word for word in _driver_managers.DNF if word not in ("-q", "-y")] + [answer, "install", *words]
+
+    def _refuse_strangers(self, changes, gone):
+        """Refuse a transaction that removes what is no part of a driver, or leaves parts at different versions."""
+        lost = [one["name"] for one in changes if one["to"] is None and one["name"] not in gone]
+        lost = [name for name in lost if not _driver_packages.belongs(name, self.packages.get(name))]
+        if lost:
+            raise DriverError(
+                f"Expected to change nothing but the driver, found that {', '.join(lost[:6])} would be removed: remove"
+                " them yourself, or choose another nvidia_driver_version."
+            )
+        after = dict(self.packages)
+        for one in changes:
+            after[one["name"]] = one["to"]
+        own = set(self.params["own_version"])
+        version = self.params["version"]
+        other = [
+            f"{name} {found}"
+            for name, found in _driver_packages.parts({name: one for name, one in after.items() if one}).items()
+            if version and upstream(found) not in (None, version) and name not in own
+        ]
+        if other and self.params["state"] == "present":
+            raise DriverError(
+                f"Expected every part of the driver at {version}, found that {', '.join(other[:6])} would stay: choose a"
+                " version that all of them have, or remove them."
+            )
+
+    # -- doing it ---------------------------------------------------------------------------------------------
+
+    def execute(self, changes):
+        """Do it. The set that is replaced is remembered before the first package moves. Raises DriverError."""
+        _missing, gone = self.needed()
+        self._open_record()
+        if self.distribution == "rhel":
+            self._forget_locks()
+            if self.wanted:
+                self._run(self._dnf_install("-y"))
+            still = [name for name in gone if name in self.installed()[0]]
+            if still:
+                self._run(["dnf", "-q", "-y", "--disableplugin=versionlock", "--noautoremove", "remove", *still])
+        else:
+            if self.pin_text():
+                write_text(PIN, self.pin_text())
+            purge = ["--purge"] if self.params["state"] == "absent" else []
+            self._run(
+                _driver_managers.apt_argv(self.wanted, gone, self.params["lock_timeout_seconds"], purge)
+            )
+        self.packages, self.holds = self.installed()
+        if changes:
+            self._close_record()
+
+    def _run(self, argv):
+        rc, out, err = _driver_host.run(self.module, argv)
+        if rc != 0:
+            raise DriverError(_driver_managers.failure(err + "\n" + out, rc))
+
+    # -- the hold ---------------------------------------------------------------------------------------------
+
+    def hold_changes(self, changes):
+        """Return (names to hold, names to let go) once ``changes`` are done."""
+        after = dict(self.packages)
+        for one in changes:
+            after[one["name"]] = one["to"]
+        parts = set(_driver_packages.parts({name: one for name, one in after.items() if one}))
+        wanted = parts if self.params["hold"] and self.params["state"] == "present" else set()
+        if self.distribution == "rhel":
+            lines = _driver_packages.versionlock({name: after[name] for name in wanted})
+            here = set(self._our_locks())
+            return sorted(set(lines) - here), sorted(here - set(lines))
+        ours = {name for name in self.holds if name in parts or name in self.packages and _belongs(self, name)}
+        return sorted(wanted - set(self.holds)), sorted(ours - wanted)
+
+    def hold(self, hold, release):
+        if self.distribution == "rhel":
+            if hold or release:
+                self._write_locks(sorted((set(self._our_locks()) - set(release)) | set(hold)))
+            return
+        for word, names in (("hold", hold), ("unhold", release)):
+            if names:
+                self._run(["apt-mark", word, *names])
+
+    def _our_locks(self):
+        lines = _driver_host.read_text(_driver_host.VERSIONLOCK).splitlines()
+        if MARK not in lines:
+            return []
+        return [line for line in lines[lines.index(MARK) + 1 :] if line.strip()]
+
+    def _write_locks(self, ours):
+        lines = _driver_host.read_text(_driver_host.VERSIONLOCK).splitlines()
+        others = lines[: lines.index(MARK)] if MARK in lines else lines
+        text = "\n".join([*others, *([MARK, *ours] if ours else [])])
+        write_text(_driver_host.VERSIONLOCK, text + "\n" if text else "")
+
+    def _forget_locks(self):
+        if self._our_locks():
+            self._write_locks([])
+
+    # -- what is remembered -----------------------------------------------------------------------------------
+
+    def record_path(self):
+        return os.path.join(self.params["state_dir"], "record.json")
+
+    def _save(self, record):
+        write_text(self.record_path(), json.dumps(record, indent=2, sort_keys=True) + "\n")
+
+    def _set_now(self):
+        parts = _driver_packages.parts(self.packages)
+        versions = _driver_packages_versions(parts)
+        return {"packages": parts, "version": versions, "source": self.params["source"]}
+
+    def _open_record(self):
+        record = _driver_host.record_of(self.params["state_dir"])
+        # An interrupted run has left what served before it: that is the way back, not the half of the change.
+        if not record.get("open"):
+            self._save(dict(record, open=self._set_now()))
+
+    def _close_record(self):
+        record = _driver_host.record_of(self.params["state_dir"])
+        previous = record.pop("open", None)
+        now = self._set_now()
+        if previous and previous["packages"] and previous["packages"] != now["packages"]:
+            record["previous"] = previous
+        self._save(dict(record, current=now))
+
+    def forget(self):
+        """Remove pin and record. Returns whether there was one."""
+        found = [_remove_file(path) for path in (PIN, self.record_path())]
+        if not self.module.check_mode and os.path.isdir(self.params["state_dir"]):
+            _remove_file(os.path.join(self.params["state_dir"], "initramfs_pending"))
+            with contextlib.suppress(OSError):
+                os.rmdir(self.params["state_dir"])
+        return any(found)
+
+    def traces(self):
+        """Return files of ours that an uninstallation removes."""
+        return [path for path in (PIN, self.record_path()) if os.path.exists(path)]
+
+
+def _belongs(transaction, name):
+    return _driver_packages.belongs(name, transaction.packages[name])
+
+
+def _driver_packages_versions(parts):
+    found = [upstream(version) for version in parts.values() if upstream(version)]
+    return max(set(found), key=found.count) if found else None

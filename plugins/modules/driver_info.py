@@ -1,0 +1,138 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: driver_info
+short_description: Read boards, kernel and NVIDIA driver of a host
+version_added: 0.1.0
+author:
+  - gpufleet.sglang authors (@gpufleet)
+description:
+  - Reads which NVIDIA boards and NVSwitches are on the PCI bus, before any driver exists, which driver is loaded and
+    installed, who uses it, and whether the host must boot again before the installed one serves.
+  - Everything is read from the host on each call. A reboot that was put off stays due.
+extends_documentation_fragment:
+  - gpufleet.sglang.attributes
+  - gpufleet.sglang.attributes.info_module
+  - gpufleet.sglang.attributes.linux
+options:
+  query:
+    description: Names of packages whose versions in the repositories are wanted. Without it none is asked for.
+    type: list
+    elements: str
+  prove:
+    description: Whether to ask C(nvidia-smi), and the kernel log, and say in RV(problems) what is wrong.
+    type: bool
+    default: false
+  expected_gpus:
+    description: Number of boards that C(nvidia-smi) must list. The default is what the PCI bus has.
+    type: int
+  nvidia_smi:
+    description: The command to ask, a name to be found on E(PATH) or a path.
+    type: str
+    default: nvidia-smi
+  state_dir:
+    description: Where the role C(nvidia_driver) keeps what it remembers.
+    type: path
+    default: /var/lib/gpufleet/driver
+seealso:
+  - plugin: gpufleet.sglang.driver_plan
+    plugin_type: filter
+  - module: gpufleet.sglang.driver_packages
+"""
+
+EXAMPLES = r"""
+- name: Look at the driver
+  gpufleet.sglang.driver_info:
+    prove: true
+  become: true
+  register: driver
+
+- name: Say whether a reboot is due
+  ansible.builtin.debug:
+    msg: "{{ driver.reboot_reasons }}"
+"""
+
+RETURN = r"""
+boards:
+  description: NVIDIA boards on the PCI bus, each with RV(ignore:address), RV(ignore:device), RV(ignore:generation).
+  returned: success
+  type: list
+  elements: dict
+loaded:
+  description: Version of the driver that the kernel runs, null when none is loaded.
+  returned: success
+  type: str
+  sample: 580.95.05
+versions:
+  description: Driver versions of the installed RV(ignore:kernel_module), RV(ignore:user_space),
+    RV(ignore:fabric_manager).
+  returned: success
+  type: dict
+packages:
+  description: Installed parts of the driver with their versions.
+  returned: success
+  type: dict
+available:
+  description: Versions of O(query) in the repositories, newest first; null when nothing was asked for.
+  returned: success
+  type: dict
+users:
+  description: Processes that hold a device of the driver.
+  returned: success
+  type: list
+  elements: dict
+servers:
+  description: Running units of this collection.
+  returned: success
+  type: list
+  elements: str
+reboot_required:
+  description: Whether the host must boot again.
+  returned: success
+  type: bool
+reboot_reasons:
+  description: Why, in sentences.
+  returned: success
+  type: list
+  elements: str
+problems:
+  description: Why the driver is not proven, in sentences. Null without O(prove).
+  returned: success
+  type: list
+  elements: str
+record:
+  description: What is remembered of the driver, RV(ignore:current) and RV(ignore:previous).
+  returned: success
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_host
+from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "query": {"type": "list", "elements": "str"},
+            "prove": {"type": "bool", "default": False},
+            "expected_gpus": {"type": "int"},
+            "nvidia_smi": {"type": "str", "default": "nvidia-smi"},
+            "state_dir": {"type": "path", "default": "/var/lib/gpufleet/driver"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = _driver_host.read_host(module)
+    except (DriverError, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

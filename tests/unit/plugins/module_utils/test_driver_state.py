@@ -1,0 +1,117 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is a reboot due, and is the driver proven: _driver_state."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_state
+
+BOARDS = [{"address": "0000:01:00.0", "device": "10de:2330", "generation": "hopper"}]
+OPEN_TEXT = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder@U22-I3)\n"
+CLOSED_TEXT = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.154.05  Thu Dec 28 15:37:48 UTC 2023\n"
+
+
+def versions(kernel_module="580.95.05", user_space="580.95.05", fabric_manager=None):
+    return {"kernel_module": kernel_module, "user_space": user_space, "fabric_manager": fabric_manager}
+
+
+def test_versions_of_packages():
+    packages = {
+        "nvidia-kernel-common": "570.195.03-1",
+        "nvidia-kernel-open-dkms": "580.95.05-1",
+        "libcuda1": "580.95.05-1",
+        "nvidia-fabricmanager": "580.95.05-1",
+    }
+    assert _driver_state.versions_of(packages) == versions(fabric_manager="580.95.05")
+    ubuntu = {"nvidia-dkms-580-open": "580.95.05-0ubuntu1", "libnvidia-compute-580": "580.95.05-0ubuntu1"}
+    assert _driver_state.versions_of(ubuntu) == versions()
+    rpm = {"kmod-nvidia-open-dkms": "3:580.95.05-1.el9", "nvidia-driver-cuda-libs": "3:580.95.05-1.el9"}
+    assert _driver_state.versions_of(rpm) == versions()
+    assert _driver_state.versions_of({}) == versions(None, None)
+
+
+def test_the_flavour_that_is_loaded():
+    assert _driver_state.loaded_flavour(OPEN_TEXT) == "open"
+    assert _driver_state.loaded_flavour(CLOSED_TEXT) == "proprietary"
+    assert _driver_state.loaded_flavour("") is None
+
+
+@pytest.mark.parametrize(
+    ("loaded", "installed", "rivals", "pending", "said"),
+    [
+        ("580.95.05", versions(), [], False, None),
+        ("570.195.03", versions(), [], False, "The kernel runs the driver 570.195.03, installed is 580.95.05."),
+        ("580.95.05", versions(None, "580.105.08"), [], False, "NVML refuses that"),
+        ("580.95.05", versions(None, None), [], False, "still runs the driver 580.95.05"),
+        (None, versions(), ["nouveau"], False, "nouveau holds the boards"),
+        (None, versions(), [], False, "not loaded"),
+        ("580.95.05", versions(), [], True, "initramfs"),
+        (None, versions(None, None), ["nouveau"], True, None),
+    ],
+)
+def test_why_a_reboot_is_due(loaded, installed, rivals, pending, said):
+    reasons = _driver_state.reboot_reasons(loaded, installed, rivals, BOARDS, pending)
+    if said is None:
+        assert reasons == []
+    else:
+        assert len(reasons) == 1
+        assert said in reasons[0]
+
+
+def test_without_boards_nothing_has_to_be_loaded():
+    assert _driver_state.reboot_reasons(None, versions(), [], [], False) == []
+
+
+def smi(rc=0, boards=("580.95.05",), text="", sentence=None):
+    return {"rc": rc, "boards": list(boards), "text": text, "sentence": sentence}
+
+
+def problems(answer=None, loaded="580.95.05", installed=None, expected=None, fabric=False, log=()):
+    return _driver_state.proof_problems(
+        answer or smi(), loaded, installed or versions(), BOARDS, expected, fabric, list(log)
+    )
+
+
+def test_a_driver_that_serves():
+    assert problems() == []
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (problems(smi(18, (), sentence="nvidia-smi reports a driver/library version mismatch.")), "version mismatch"),
+        (problems(smi(42, ())), "status 42"),
+        (problems(loaded=None), "No driver is loaded."),
+        (problems(loaded="570.195.03"), "loaded 570.195.03, installed 580.95.05"),
+        (problems(installed=versions(user_space="580.105.08")), "user space 580.105.08"),
+        (problems(smi(boards=())), "lists 0 boards, expected are 1 on the PCI bus"),
+        (problems(expected=2), "expected are 2 in nvidia_driver_expected_gpus"),
+        (problems(log=["NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."]), "Xid 79 of 0000:01:00"),
+    ],
+)
+def test_why_it_is_not_proven(found, said):
+    assert any(said in one for one in found), found
+
+
+def test_an_xid_of_a_program_is_no_fault_of_the_board():
+    assert problems(log=["NVRM: Xid (PCI:0000:01:00): 31, pid=4242, name=python, MMU Fault"]) == []
+
+
+FABRIC = "    Fabric\n        State                             : {}\n        Status                            : Success\n"
+
+
+def test_the_fabric_is_complete():
+    installed = versions(fabric_manager="580.95.05")
+    assert problems(smi(text=FABRIC.format("Completed")), installed=installed, fabric=True) == []
+    assert "In Progress" in problems(smi(text=FABRIC.format("In Progress")), installed=installed, fabric=True)[0]
+    assert "no state" in problems(smi(text=FABRIC.format("N/A")), installed=installed, fabric=True)[0]
+
+
+def test_a_fabric_manager_of_another_version():
+    found = problems(
+        smi(text=FABRIC.format("Completed")), installed=versions(fabric_manager="580.105.08"), fabric=True
+    )
+    assert "fabric manager 580.105.08" in found[0]
