@@ -102,9 +102,7 @@ def flavour_for(boards, wanted="auto"):
     """
     rows = {row.generation: row for row in tables.FLAVOURS}
     known = [board for board in boards if board["generation"] in rows]
-    fits = {
-        name: all(getattr(rows[board["generation"]], name) for board in known) for name in ("open", "proprietary")
-    }
+    fits = {name: all(getattr(rows[board["generation"]], name) for board in known) for name in ("open", "proprietary")}
     shown = _shown(known)
     if wanted != "auto":
         if not fits[wanted]:

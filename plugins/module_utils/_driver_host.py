@@ -12,6 +12,8 @@ import glob
 import json
 import os
 import platform
+import re
+import time
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_packages, _driver_state
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
@@ -22,6 +24,7 @@ C_LOCALE = {"LANG": "C", "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
 # Daemons of the driver itself: they hold its devices and are restarted with it (names as /proc cuts them).
 DAEMONS = ("nvidia-persiste", "nv-fabricmanage", "nvidia-smi")
 SMI_SECONDS = 60
+PAUSE_SECONDS = 1
 
 
 def run(module, argv, seconds=None):
@@ -68,6 +71,10 @@ def packages_of(module, distribution):
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
 
 
+def _natural(version):
+    return [int(part) if part.isdigit() else 0 for part in re.split(r"[^0-9]+", version)]
+
+
 def available_of(module, distribution, names):
     """Return name -> versions in the repositories, newest first, as the package manager's cache knows them."""
     found = {name: [] for name in names}
@@ -78,8 +85,7 @@ def available_of(module, distribution, names):
         argv += ["--qf", "%{name}|%{epoch}:%{version}-%{release}"] + list(names)
         rc, out, _err = run(module, argv)
         rows = [line.split("|") for line in out.splitlines() if rc == 0 and line.count("|") == 1]
-        # Oldest first.
-        rows.reverse()
+        rows.sort(key=lambda row: _natural(row[1]), reverse=True)
     else:
         rc, out, _err = run(module, ["apt-cache", "madison"] + list(names))
         rows = [line.split("|")[:2] for line in out.splitlines() if rc == 0 and "|" in line and "Sources" not in line]
@@ -209,9 +215,24 @@ def read_host(module):
         "problems": None,
     }
     if params["prove"]:
-        smi = smi_of(module, params["nvidia_smi"], needs_fabric)
-        _rc, log, _err = run(module, ["journalctl", "-k", "-b", "-o", "cat", "--no-pager", "--grep", "NVRM: Xid"])
-        result["problems"] = _driver_state.proof_problems(
-            smi, loaded, versions, boards, params["expected_gpus"], needs_fabric, log.splitlines()
-        )
+        result["problems"] = _problems(module, result)
     return result
+
+
+def _problems(module, info):
+    """Return why the driver is not proven. A fabric takes a while to be complete: asked again until it is, or time is up."""
+    _rc, log, _err = run(module, ["journalctl", "-k", "-b", "-o", "cat", "--no-pager", "--grep", "NVRM: Xid"])
+    until = time.monotonic() + module.params["wait_seconds"]
+    while True:
+        problems = _driver_state.proof_problems(
+            smi_of(module, module.params["nvidia_smi"], info["needs_fabric"]),
+            info["loaded"],
+            info["versions"],
+            info["boards"],
+            module.params["expected_gpus"],
+            info["needs_fabric"],
+            log.splitlines(),
+        )
+        if not problems or info["reboot_required"] or time.monotonic() > until:
+            return problems
+        time.sleep(PAUSE_SECONDS)

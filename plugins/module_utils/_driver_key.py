@@ -22,9 +22,7 @@ _PUBLIC_KEY = 6  # RFC 4880, 4.3: tag of a primary key
 def _dearmoured(text):
     blocks = _ARMOUR.findall(text)
     if not blocks:
-        raise DriverError(
-            "Expected an armoured OpenPGP key, found none: correct nvidia_driver_repository_key."
-        )
+        raise DriverError("Expected an armoured OpenPGP key, found none: correct nvidia_driver_repository_key.")
     data = b""
     for block in blocks:
         body = block.replace("\r", "").strip("\n")
@@ -75,9 +73,7 @@ def _fingerprint(body):
 def fingerprints(text):
     """Return the fingerprints of the primary keys (version 4) in an armoured text. Raises DriverError."""
     try:
-        found = [
-            _fingerprint(body) for tag, body in _packets(_dearmoured(text)) if tag == _PUBLIC_KEY
-        ]
+        found = [_fingerprint(body) for tag, body in _packets(_dearmoured(text)) if tag == _PUBLIC_KEY]
     except IndexError as error:
         raise DriverError("Expected a whole OpenPGP key, found one that is cut off: fetch it again.") from error
     return found

@@ -12,9 +12,18 @@ import re
 
 # One transaction: nothing is asked, a version below the installed one is taken, held parts too, configuration stays.
 APT = (
-    "apt-get", "-q", "-y", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages",
-    "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold",
-    "-o", "APT::Get::AutomaticRemove=false",
+    "apt-get",
+    "-q",
+    "-y",
+    "--no-install-recommends",
+    "--allow-downgrades",
+    "--allow-change-held-packages",
+    "-o",
+    "Dpkg::Options::=--force-confdef",
+    "-o",
+    "Dpkg::Options::=--force-confold",
+    "-o",
+    "APT::Get::AutomaticRemove=false",
 )
 DNF = ("dnf", "-q", "-y", "--setopt=install_weak_deps=False", "--disableplugin=versionlock", "--allowerasing")
 
@@ -49,9 +58,16 @@ def dnf_spec(name, version):
 
 
 _HEADINGS = {
-    "Installing": "to", "Upgrading": "to", "Downgrading": "to", "Reinstalling": "to", "Removing": None,
-    "Installing dependencies": "to", "Removing dependent packages": None, "Removing unused dependencies": None,
-    "Removing conflicting packages": None, "Installing weak dependencies": "to",
+    "Installing": "to",
+    "Upgrading": "to",
+    "Downgrading": "to",
+    "Reinstalling": "to",
+    "Removing": None,
+    "Installing dependencies": "to",
+    "Removing dependent packages": None,
+    "Removing unused dependencies": None,
+    "Removing conflicting packages": None,
+    "Installing weak dependencies": "to",
 }
 
 
@@ -72,30 +88,48 @@ def dnf_changes(text, installed):
 
 
 FAILURES = (
-    (r"Could not get lock (\S+)\. It is held by process (\d+) \((.+?)\)",
-     "Expected the lock {0} to be free, found it held by {2} (process {1}): wait for it, or raise"
-     " nvidia_driver_lock_timeout_seconds."),
-    (r"Could not get lock (\S+)",
-     "Expected the lock {0} to be free, found it held by another process: wait for it, or raise"
-     " nvidia_driver_lock_timeout_seconds."),
-    (r"NO_PUBKEY ([0-9A-F]+)",
-     "Expected an index signed by the key that was fetched, found one signed by {0}: the owner changed the key, so"
-     " compare the new one with what they publish and set nvidia_driver_repository_fingerprint."),
-    (r"(EXPKEYSIG|KEYEXPIRED|REVKEYSIG|BADSIG|EXPSIG) ?([0-9A-F]*)",
-     "Expected a valid signature of the repository, found {0}: fetch the newest key of its owner"
-     " (nvidia_driver_repository_key and nvidia_driver_repository_fingerprint)."),
-    (r"(?:repository|InRelease'?) .*is not signed|GPG check FAILED",
-     "Expected a signed repository, found one without a valid signature: check nvidia_driver_repository_url."),
-    (r"(?:E: Failed to fetch|Status code: 404 for) (\S+)",
-     "Expected the file {0}, found none: the index is older than the repository, run again."),
-    (r"dpkg was interrupted",
-     "Expected a package manager in order, found an interrupted one: run dpkg --configure -a on the host."),
-    (r"Conflicting values set for option Signed-By regarding source (\S+)",
-     "Expected one entry for the repository {0}, found another one with another key: remove the other file in"
-     " /etc/apt/sources.list.d, or set nvidia_driver_source to distribution."),
-    (r"Bad return status for module build on kernel: (\S+)",
-     "Expected the kernel module to build, found that DKMS failed for {0}: see /var/lib/dkms/nvidia*/*/build/make.log,"
-     " then choose another nvidia_driver_version or kernel."),
+    (
+        r"Could not get lock (\S+)\. It is held by process (\d+) \((.+?)\)",
+        "Expected the lock {0} to be free, found it held by {2} (process {1}): wait for it, or raise"
+        " nvidia_driver_lock_timeout_seconds.",
+    ),
+    (
+        r"Could not get lock (\S+)",
+        "Expected the lock {0} to be free, found it held by another process: wait for it, or raise"
+        " nvidia_driver_lock_timeout_seconds.",
+    ),
+    (
+        r"NO_PUBKEY ([0-9A-F]+)",
+        "Expected an index signed by the key that was fetched, found one signed by {0}: the owner changed the key, so"
+        " compare the new one with what they publish and set nvidia_driver_repository_fingerprint.",
+    ),
+    (
+        r"(EXPKEYSIG|KEYEXPIRED|REVKEYSIG|BADSIG|EXPSIG) ?([0-9A-F]*)",
+        "Expected a valid signature of the repository, found {0}: fetch the newest key of its owner"
+        " (nvidia_driver_repository_key and nvidia_driver_repository_fingerprint).",
+    ),
+    (
+        r"(?:repository|InRelease'?) .*is not signed|GPG check FAILED",
+        "Expected a signed repository, found one without a valid signature: check nvidia_driver_repository_url.",
+    ),
+    (
+        r"(?:E: Failed to fetch|Status code: 404 for) (\S+)",
+        "Expected the file {0}, found none: the index is older than the repository, run again.",
+    ),
+    (
+        r"dpkg was interrupted",
+        "Expected a package manager in order, found an interrupted one: run dpkg --configure -a on the host.",
+    ),
+    (
+        r"Conflicting values set for option Signed-By regarding source (\S+)",
+        "Expected one entry for the repository {0}, found another one with another key: remove the other file in"
+        " /etc/apt/sources.list.d, or set nvidia_driver_source to distribution.",
+    ),
+    (
+        r"Bad return status for module build on kernel: (\S+)",
+        "Expected the kernel module to build, found that DKMS failed for {0}: see /var/lib/dkms/nvidia*/*/build/make.log,"
+        " then choose another nvidia_driver_version or kernel.",
+    ),
 )
 
 
@@ -106,6 +140,6 @@ def failure(text, rc):
         if match:
             return sentence.format(*match.groups())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("E:", "Error:", " Problem", "Problem"))] or lines[-3:]
+    errors = [line for line in lines if line.startswith(("E:", "Error:", "Problem", "- "))] or lines[-3:]
     said = " ".join(errors)[:500].rstrip(".")
     return f"Expected the package manager to succeed, found status {rc}: {said or 'no output'}."

@@ -184,8 +184,16 @@ def _back(info):
         )
     installed = _driver_packages.parts(info["packages"])
     gone = sorted(set(installed) - set(previous["packages"]))
+    fabric = any("fabric" in name for name in previous["packages"])
     own = [name for name, version in previous["packages"].items() if _driver.upstream(version) != previous["version"]]
-    return dict(result, action="install", target=dict(previous["packages"]), remove=gone, own_version=sorted(own))
+    return dict(
+        result,
+        action="install",
+        target=dict(previous["packages"]),
+        remove=gone,
+        own_version=sorted(own),
+        fabric_manager=fabric,
+    )
 
 
 def _removal(info):

@@ -150,9 +150,7 @@ class Transaction:
             if self.pin_text():
                 write_text(PIN, self.pin_text())
             purge = ["--purge"] if self.params["state"] == "absent" else []
-            self._run(
-                _driver_managers.apt_argv(self.wanted, gone, self.params["lock_timeout_seconds"], purge)
-            )
+            self._run(_driver_managers.apt_argv(self.wanted, gone, self.params["lock_timeout_seconds"], purge))
         self.packages, self.holds = self.installed()
         if changes:
             self._close_record()

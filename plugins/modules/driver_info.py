@@ -27,6 +27,10 @@ options:
     description: Whether to ask C(nvidia-smi), and the kernel log, and say in RV(problems) what is wrong.
     type: bool
     default: false
+  wait_seconds:
+    description: How long O(prove) asks again while something is wrong. A fabric takes a while to be complete.
+    type: int
+    default: 0
   expected_gpus:
     description: Number of boards that C(nvidia-smi) must list. The default is what the PCI bus has.
     type: int
@@ -121,6 +125,7 @@ def main():
         argument_spec={
             "query": {"type": "list", "elements": "str"},
             "prove": {"type": "bool", "default": False},
+            "wait_seconds": {"type": "int", "default": 0},
             "expected_gpus": {"type": "int"},
             "nvidia_smi": {"type": "str", "default": "nvidia-smi"},
             "state_dir": {"type": "path", "default": "/var/lib/gpufleet/driver"},

@@ -1,6 +1,7 @@
 # Makes a test host one with played boards and the repository. apt|rpm
 set -eu
 export DEBIAN_FRONTEND=noninteractive
+mkdir -p /etc/modprobe.d
 apt-get -qq update
 if [ "$1" = rpm ]; then
     apt-get -qq -y --no-install-recommends install gnupg rpm dnf createrepo-c >/dev/null
@@ -30,6 +31,7 @@ if [ "$1" = rpm ]; then
     # A host that says so: everything that asks os-release takes the other path.
     rm /etc/os-release
     printf 'NAME="Rocky Linux"\nID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.6"\n' >/etc/os-release
-    mkdir -p /etc/dnf/plugins /etc/yum.repos.d /etc/pki/rpm-gpg /var/lib/rpm
+    mkdir -p /etc/dnf/vars /etc/dnf/plugins /etc/yum.repos.d /etc/pki/rpm-gpg /var/lib/rpm
+    echo 9 >/etc/dnf/vars/releasever
 fi
 systemctl start fakegpu

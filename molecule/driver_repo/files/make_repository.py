@@ -38,11 +38,17 @@ def packages_of(version, rpm):
     """Return name -> (fields, files) of one version of the driver."""
     loose = f" >= {version}" if rpm else f" (>= {version})"
     branch = version.partition(".")[0]
-    fabric = "nvidia-fabricmanager" if int(branch) >= 580 else ("nvidia-fabric-manager" if rpm else f"nvidia-fabricmanager-{branch}")
+    fabric = (
+        "nvidia-fabricmanager"
+        if int(branch) >= 580
+        else ("nvidia-fabric-manager" if rpm else f"nvidia-fabricmanager-{branch}")
+    )
     library = "libnvidia-ml" if rpm else "libnvidia-ml1"
     cuda = "nvidia-driver-cuda-libs" if rpm else "libcuda1"
     open_name, closed_name = (
-        ("kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms") if rpm else ("nvidia-kernel-open-dkms", "nvidia-kernel-dkms")
+        ("kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms")
+        if rpm
+        else ("nvidia-kernel-open-dkms", "nvidia-kernel-dkms")
     )
     found = {
         "nvidia-driver-cuda": ({"Depends": [library + loose, cuda + loose]}, {"/usr/bin/nvidia-smi": SMI}),
@@ -50,9 +56,17 @@ def packages_of(version, rpm):
         cuda: ({}, file_of("libcuda", version)),
         open_name: ({"Conflicts": [closed_name]}, file_of("open", version)),
         closed_name: ({"Conflicts": [open_name]}, file_of("closed", version)),
-        "nvidia-persistenced": ({}, {"/usr/lib/systemd/system/nvidia-persistenced.service": UNIT.format("persistence", "")}),
-        fabric: ({}, {**file_of("fabric-manager", version),
-                      "/usr/lib/systemd/system/nvidia-fabricmanager.service": UNIT.format("fabric manager", "")}),
+        "nvidia-persistenced": (
+            {},
+            {"/usr/lib/systemd/system/nvidia-persistenced.service": UNIT.format("persistence", "")},
+        ),
+        fabric: (
+            {},
+            {
+                **file_of("fabric-manager", version),
+                "/usr/lib/systemd/system/nvidia-fabricmanager.service": UNIT.format("fabric manager", ""),
+            },
+        ),
     }
     if rpm:
         found["nvidia-kmod-common"] = ({}, {})
@@ -82,12 +96,22 @@ def make_deb(target, work, name, version, fields, files):
     shutil.rmtree(tree, ignore_errors=True)
     (tree / "DEBIAN").mkdir(parents=True)
     lay_out(tree, files)
-    control = {"Package": name, "Version": version, "Architecture": "all", "Maintainer": "nobody <nobody@localhost>",
-               "Description": "empty", **{key: ", ".join(value) for key, value in fields.items()}}
+    control = {
+        "Package": name,
+        "Version": version,
+        "Architecture": "all",
+        "Maintainer": "nobody <nobody@localhost>",
+        "Description": "empty",
+        **{key: ", ".join(value) for key, value in fields.items()},
+    }
     text = "".join(f"{key}: {value}\n" for key, value in control.items())
     (tree / "DEBIAN" / "control").write_text(text)
     path = target / f"{name}_{version}_all.deb"
-    subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "--build", str(tree), str(path)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        ["dpkg-deb", "--root-owner-group", "-Znone", "--build", str(tree), str(path)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     data = path.read_bytes()
     return text + f"Filename: ./{path.name}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n\n"
 
@@ -97,27 +121,54 @@ def make_rpm(target, work, name, version, fields, files):
     shutil.rmtree(tree, ignore_errors=True)
     lay_out(tree, files)
     upstream, release = version.split("-")
-    lines = [f"Name: {name}", "Epoch: 3", f"Version: {upstream}", f"Release: {release}.el9", "Summary: empty", "License: none",
-             "BuildArch: noarch"]
+    lines = [
+        f"Name: {name}",
+        "Epoch: 3",
+        f"Version: {upstream}",
+        f"Release: {release}.el9",
+        "Summary: empty",
+        "License: none",
+        "BuildArch: noarch",
+        "AutoReqProv: no",
+    ]
     lines += [f"Requires: {one}" for one in fields.get("Depends", [])]
     lines += [f"Conflicts: {one}" for one in fields.get("Conflicts", [])]
-    lines += ["%description", "empty", "%install", f"mkdir -p %{{buildroot}} && cp -a {tree}/. %{{buildroot}}/ || true", "%files"]
+    lines += [
+        "%description",
+        "empty",
+        "%install",
+        f"mkdir -p %{{buildroot}} && cp -a {tree}/. %{{buildroot}}/ || true",
+        "%files",
+    ]
     spec = work / "one.spec"
-    spec.write_text("\n".join(lines + list(files)).replace("Requires: " + "", "Requires: ") + "\n")
-    subprocess.run(["rpmbuild", "-bb", "--quiet", "--define", f"_topdir {work}/rpm", "--define", f"_rpmdir {target}", str(spec)],
-                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    spec.write_text("\n".join(lines + list(files)) + "\n")
+    subprocess.run(
+        ["rpmbuild", "-bb", "--quiet", "--define", f"_topdir {work}/rpm", "--define", f"_rpmdir {target}", str(spec)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     return ""
 
 
 def gpg(*arguments, text=None):
-    return subprocess.run(["gpg", "--batch", "--yes", *arguments], input=text, check=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL).stdout
+    return subprocess.run(
+        ["gpg", "--batch", "--yes", *arguments],
+        input=text,
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ).stdout
 
 
 def key(name, folder):
     """Make a key when there is none of this name; write it and its fingerprint beside the repository."""
-    listed = subprocess.run(["gpg", "--batch", "--list-keys", "--with-colons", name], stdout=subprocess.PIPE,
-                            stderr=subprocess.DEVNULL, check=False).stdout.decode()
+    listed = subprocess.run(
+        ["gpg", "--batch", "--list-keys", "--with-colons", name],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    ).stdout.decode()
     if "fpr" not in listed:
         gpg("--passphrase", "", "--quick-generate-key", name, "rsa2048", "sign", "never")
         listed = gpg("--list-keys", "--with-colons", name).decode()
@@ -135,7 +186,12 @@ def sign(folder, index, fingerprint):
         f" {hashlib.sha256((folder / name).read_bytes()).hexdigest()} {(folder / name).stat().st_size} {name}\n"
         for name in ("Packages", "Packages.gz")
     )
-    date = subprocess.run(["date", "-Ru"], stdout=subprocess.PIPE, check=True).stdout.decode().strip().replace("+0000", "UTC")
+    date = (
+        subprocess.run(["date", "-Ru"], stdout=subprocess.PIPE, check=True)
+        .stdout.decode()
+        .strip()
+        .replace("+0000", "UTC")
+    )
     release = f"Origin: NVIDIA\nLabel: NVIDIA CUDA\nArchitectures: all amd64\nDate: {date}\nSHA256:\n{sums}"
     (folder / "InRelease").write_bytes(gpg("--local-user", fingerprint, "--clearsign", text=release.encode()))
 
@@ -164,8 +220,20 @@ def main():
     fingerprint = key(options.key, folder)
     if rpm:
         for path in folder.rglob("*.rpm"):
-            subprocess.run(["rpmsign", "--addsign", "--define", f"_gpg_name {fingerprint}", str(path)], check=True,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            subprocess.run(
+                [
+                    "rpmsign",
+                    "--addsign",
+                    "--define",
+                    f"_gpg_name {fingerprint}",
+                    "--define",
+                    "__gpg /usr/bin/gpg",
+                    str(path),
+                ],
+                check=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         subprocess.run(["createrepo_c", "-q", str(folder)], check=True)
     else:
         sign(folder, index, fingerprint)

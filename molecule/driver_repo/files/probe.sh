@@ -14,5 +14,6 @@ echo "kernel_package=$(echo "$parts" | grep -E 'dkms' | sed 's/=.*//')"
 echo "loaded=$(sed -nE 's/.* ([0-9]{3}\.[0-9.]+) .*/\1/p' /proc/driver/nvidia/version 2>/dev/null)"
 echo "fabric=$(systemctl is-active nvidia-fabricmanager)"
 echo "initramfs=$(cat /var/lib/fakegpu/initramfs-runs 2>/dev/null)"
-files=$(grep -rls 'gpufleet\|nvidia_driver' /etc /var/lib/gpufleet 2>/dev/null; find /etc /var/lib/gpufleet -name '*gpufleet*' 2>/dev/null)
+places=$(ls -d /etc/apt /etc/modprobe.d /etc/yum.repos.d /etc/pki /etc/dnf /var/lib/gpufleet 2>/dev/null)
+files=$(grep -rls 'gpufleet\|nvidia' $places; find $places -name '*gpufleet*')
 echo "files=$(echo $files)"

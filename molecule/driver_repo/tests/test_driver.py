@@ -23,7 +23,12 @@ def ansible(*arguments):
     command = [*arguments, "-i", os.environ["MOLECULE_INVENTORY_FILE"]]
     environment = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0"}
     done = subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         check=False,
     )
     return done.returncode, done.stdout
@@ -70,7 +75,9 @@ def results():
     return found
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if re.search(ONLY, case["name"])], ids=lambda case: case["name"])
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if re.search(ONLY, case["name"])], ids=lambda case: case["name"]
+)
 def test_a_run_does_what_it_should(results, case):
     came, expect = results[case["name"]], case["expect"]
     output = " ".join(came["output"].split())

@@ -92,7 +92,12 @@ def test_ranges_do_not_overlap():
 
 
 def test_every_row_of_a_table_has_a_source_and_a_known_generation():
-    for row in (*_driver_tables.RANGES, *_driver_tables.FLAVOURS, *_driver_tables.BRANCHES, *_driver_tables.REPOSITORIES):
+    for row in (
+        *_driver_tables.RANGES,
+        *_driver_tables.FLAVOURS,
+        *_driver_tables.BRANCHES,
+        *_driver_tables.REPOSITORIES,
+    ):
         assert row.source
     assert {row.generation for row in _driver_tables.RANGES} <= set(_driver_tables.GENERATIONS)
     assert [row.generation for row in _driver_tables.FLAVOURS] == list(_driver_tables.GENERATIONS)

@@ -143,4 +143,7 @@ def test_the_pin_of_apt():
 
 def test_the_lock_of_dnf():
     packages = {"nvidia-driver-cuda": "3:580.95.05-1.el9", "nvlsm": "2025.06.11-1"}
-    assert _driver_packages.versionlock(packages) == ["nvidia-driver-cuda-3:580.95.05-1.el9.*", "nvlsm-0:2025.06.11-1.*"]
+    assert _driver_packages.versionlock(packages) == [
+        "nvidia-driver-cuda-3:580.95.05-1.el9.*",
+        "nvlsm-0:2025.06.11-1.*",
+    ]

@@ -100,7 +100,9 @@ def test_an_xid_of_a_program_is_no_fault_of_the_board():
     assert problems(log=["NVRM: Xid (PCI:0000:01:00): 31, pid=4242, name=python, MMU Fault"]) == []
 
 
-FABRIC = "    Fabric\n        State                             : {}\n        Status                            : Success\n"
+FABRIC = (
+    "    Fabric\n        State                             : {}\n        Status                            : Success\n"
+)
 
 
 def test_the_fabric_is_complete():
@@ -111,7 +113,5 @@ def test_the_fabric_is_complete():
 
 
 def test_a_fabric_manager_of_another_version():
-    found = problems(
-        smi(text=FABRIC.format("Completed")), installed=versions(fabric_manager="580.105.08"), fabric=True
-    )
+    found = problems(smi(text=FABRIC.format("Completed")), installed=versions(fabric_manager="580.105.08"), fabric=True)
     assert "fabric manager 580.105.08" in found[0]

@@ -1,0 +1,106 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What apt and dnf are told, and what their answers say: _driver_managers. The answers are real ones, cut to a few lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_managers
+
+# apt 2.6.1, apt-get -s install nvidia-smi=535.261.03-1 ... over 535.309.01
+APT = """\
+Reading package lists...
+The following packages will be DOWNGRADED:
+  libnvidia-ml1 nvidia-smi
+Remv nvidia-kernel-dkms [535.309.01-0+deb12u1]
+Inst libnvidia-ml1 [535.309.01-0+deb12u1] (535.261.03-1 Debian:12.12/oldstable [amd64])
+Inst nvidia-smi [535.309.01-0+deb12u1] (535.261.03-1 Debian:12.12/oldstable [amd64])
+Inst nvidia-open-kernel-dkms (535.261.03-1 Debian:12.12/oldstable [amd64])
+Inst libcuda1:i386 (535.261.03-1 Debian:12.12/oldstable [i386])
+Conf libnvidia-ml1 (535.261.03-1 Debian:12.12/oldstable [amd64])
+"""
+# dnf 4.14.0, dnf --assumeno install
+DNF = """\
+Dependencies resolved.
+================================================================================
+ Package                   Arch     Version                Repository      Size
+================================================================================
+Installing:
+ nvlsm                     noarch   3:2025.06.11-1.el9     gpufleet-nvidia 6 k
+Upgrading:
+ libnvidia-ml              noarch   3:580.105.08-1.el9     gpufleet-nvidia 6 k
+Removing:
+ kmod-nvidia-open-dkms     noarch   3:580.95.05-1.el9      @gpufleet       7
+
+Transaction Summary
+================================================================================
+Operation aborted.
+"""
+
+
+def test_one_transaction():
+    argv = _driver_managers.apt_argv(
+        [("libcuda1", "580.95.05-1"), ("linux-headers-1", None)], ["nvidia-kernel-dkms"], 60
+    )
+    assert argv[0] == "apt-get"
+    assert argv[-4:] == ["install", "libcuda1=580.95.05-1", "linux-headers-1", "nvidia-kernel-dkms-"]
+    assert "DPkg::Lock::Timeout=60" in argv
+    assert "--allow-downgrades" in argv
+
+
+def test_what_apt_would_do():
+    assert _driver_managers.apt_changes(APT) == [
+        {"name": "nvidia-kernel-dkms", "from": "535.309.01-0+deb12u1", "to": None},
+        {"name": "libnvidia-ml1", "from": "535.309.01-0+deb12u1", "to": "535.261.03-1"},
+        {"name": "nvidia-smi", "from": "535.309.01-0+deb12u1", "to": "535.261.03-1"},
+        {"name": "nvidia-open-kernel-dkms", "from": None, "to": "535.261.03-1"},
+        {"name": "libcuda1", "from": None, "to": "535.261.03-1"},
+    ]
+
+
+def test_what_dnf_would_do():
+    here = {"libnvidia-ml": "3:580.95.05-1.el9", "kmod-nvidia-open-dkms": "3:580.95.05-1.el9"}
+    assert _driver_managers.dnf_changes(DNF, here) == [
+        {"name": "nvlsm", "from": None, "to": "3:2025.06.11-1.el9"},
+        {"name": "libnvidia-ml", "from": "3:580.95.05-1.el9", "to": "3:580.105.08-1.el9"},
+        {"name": "kmod-nvidia-open-dkms", "from": "3:580.95.05-1.el9", "to": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 4242 (unattended-upgr)",
+            "held by unattended-upgr (process 4242)",
+        ),
+        (
+            "W: GPG error: file:/srv/repository  InRelease: The following signatures couldn't be verified because the"
+            " public key is not available: NO_PUBKEY 55049F54065D99DB",
+            "one signed by 55049F54065D99DB",
+        ),
+        ("E: The repository 'file:/srv/repository  InRelease' is not signed.", "a signed repository"),
+        (
+            "E: Failed to fetch https://mirror/nvidia-smi_535.261.03-1_amd64.deb  404  Not Found",
+            "the file https://mirror/nvidia-smi_535.261.03-1_amd64.deb",
+        ),
+        ("E: dpkg was interrupted, you must manually run 'dpkg --configure -a'", "dpkg --configure -a"),
+        (
+            "Error! Bad return status for module build on kernel: 6.1.0-40-amd64 (x86_64)",
+            "DKMS failed for 6.1.0-40-amd64",
+        ),
+        (
+            "Error: \n Problem: conflicting requests\n  - nothing provides dkms needed by kmod-nvidia-open-dkms",
+            "nothing provides dkms",
+        ),
+        ("something new", "status 100: something new."),
+        ("", "no output"),
+    ],
+)
+def test_why_it_failed_in_one_sentence(text, said):
+    sentence = _driver_managers.failure(text, 100)
+    assert said in sentence
+    assert "\n" not in sentence
+    assert sentence.endswith(".")

@@ -1,0 +1,259 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What would change, and why not: _driver_plan, on hosts that are only data."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_plan
+
+WANTED = {
+    "state": "present",
+    "version": "580",
+    "keep_existing": True,
+    "min_version": "580.65.06",
+    "without_gpu": False,
+    "source": "nvidia",
+    "kernel_module": "auto",
+    "kernel_build": "dkms",
+    "kernel_modules": True,
+    "extra_packages": [],
+    "hold": True,
+    "fabric_manager": "auto",
+    "persistence": True,
+    "allow_in_use": False,
+}
+HOPPER = {"address": "0000:01:00.0", "device": "10de:2330", "generation": "hopper"}
+NAMES = ["libcuda1", "nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-persistenced"]
+VERSIONS = ["580.105.08-1", "580.95.05-1", "570.195.03-1"]
+
+
+def host(**changes):
+    """A bare Debian 12 with one H100 and the headers of its kernel."""
+    info = {
+        "os": {"distribution": "debian", "major": "12", "architecture": "x86_64"},
+        "kernel": "6.1.0-40-amd64",
+        "headers": True,
+        "boards": [HOPPER],
+        "needs_fabric": False,
+        "needs_nvlsm": False,
+        "loaded": None,
+        "loaded_flavour": None,
+        "packages": {},
+        "holds": [],
+        "versions": {"kernel_module": None, "user_space": None, "fabric_manager": None},
+        "rivals": [],
+        "secure_boot": False,
+        "mok_enrolled": False,
+        "users": [],
+        "servers": [],
+        "record": {},
+        "available": {name: list(VERSIONS) for name in NAMES},
+    }
+    info.update(changes)
+    return info
+
+
+def installed(version="580.95.05", **changes):
+    """The same with a driver of the role that serves."""
+    packages = {name: version + "-1" for name in NAMES}
+    found = {"kernel_module": version, "user_space": version, "fabric_manager": None}
+    record = {"current": {"version": version, "packages": packages, "source": "nvidia"}}
+    return host(
+        **{
+            "packages": packages,
+            "versions": found,
+            "loaded": version,
+            "loaded_flavour": "open",
+            "record": record,
+            **changes,
+        }
+    )
+
+
+def plan(info, **changes):
+    before = copy.deepcopy(info)
+    result = _driver_plan.plan(info, dict(WANTED, **changes))
+    assert info == before, "what was found is not changed"
+    return result
+
+
+def test_a_bare_host():
+    result = plan(host())
+    assert result["action"] == "install"
+    assert result["version"] == "580.105.08"
+    assert result["packages"] == [{"name": name, "version": "580.105.08-1"} for name in NAMES]
+    assert result["changes"][0] == {"name": "libcuda1", "from": None, "to": "580.105.08-1"}
+    assert result["lines"] == [
+        "driver none -> 580.105.08 (open, dkms, nvidia)",
+        "  libcuda1 - -> 580.105.08-1",
+        "  nvidia-driver-cuda - -> 580.105.08-1",
+        "  nvidia-kernel-open-dkms - -> 580.105.08-1",
+        "  nvidia-persistenced - -> 580.105.08-1",
+        "hold: every part",
+        "reboot: if the module does not load",
+    ]
+
+
+def test_versions_are_asked_for_by_name():
+    result = plan(host(available=None, headers=False))
+    assert result["action"] == "ask"
+    assert result["query"] == sorted([*NAMES, "linux-headers-6.1.0-40-amd64"])
+
+
+def test_a_rerun_keeps_it_though_there_is_a_newer_one():
+    result = plan(installed())
+    assert (result["action"], result["changes"]) == ("keep", [])
+    assert result["packages"] == [{"name": name, "version": "580.95.05-1"} for name in NAMES]
+
+
+def test_up_and_down():
+    up = plan(installed(), version="580.105.08")
+    assert up["action"] == "install"
+    assert up["lines"][0] == "driver 580.95.05 -> 580.105.08 (open, dkms, nvidia)"
+    assert up["lines"][-1] == "reboot: due afterwards"
+    down = plan(installed(), version="570")
+    assert down["version"] == "570.195.03"
+
+
+def test_what_is_there_counts():
+    result = plan(installed(record={}), version="580.105.08")
+    assert result["action"] == "keep"
+    assert "580.95.05 was there before" in result["reason"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"record": {}}, {"min_version": "580.105.08"}),
+        ({"record": {}}, {"keep_existing": False}),
+        ({"record": {}}, {"kernel_module": "proprietary"}),
+        ({}, {}),
+    ],
+    ids=["too old", "not wanted", "other modules", "it is ours"],
+)
+def test_what_is_there_does_not_count(changes, wanted):
+    info = installed(**changes)
+    info["available"]["nvidia-kernel-dkms"] = list(VERSIONS)
+    assert plan(info, version="580.105.08", **wanted)["action"] == "install"
+
+
+def test_a_host_without_boards():
+    assert plan(host(boards=[]))["action"] == "skip"
+    assert plan(host(boards=[]), without_gpu=True)["action"] == "install"
+
+
+def refusal(info, **changes):
+    result = plan(info, **changes)
+    assert result["action"] == "refuse"
+    assert result["packages"] == [] or "uses" in result["reason"]
+    return result["reason"]
+
+
+def test_secure_boot_is_refused_before_anything_is_asked():
+    assert "Secure Boot" in refusal(host(secure_boot=True, available=None))
+    assert plan(host(secure_boot=True, mok_enrolled=True))["action"] == "install"
+
+
+def test_signed_modules_of_the_distribution_pass_secure_boot():
+    name = "linux-modules-nvidia-580-server-open-6.8.0-79-generic"
+    user = ["libnvidia-cfg1-580-server", "libnvidia-compute-580-server", "nvidia-compute-utils-580-server"]
+    available = {one: ["580.95.05-0ubuntu1"] for one in [*user, "nvidia-utils-580-server"]}
+    available[name] = ["6.8.0-79.79+1"]
+    info = host(
+        os={"distribution": "ubuntu", "major": "24.04", "architecture": "x86_64"},
+        kernel="6.8.0-79-generic",
+        secure_boot=True,
+        headers=False,
+        available=available,
+    )
+    result = plan(info, source="distribution", kernel_build="prebuilt")
+    assert result["action"] == "install"
+    assert {"name": name, "version": "6.8.0-79.79+1"} in result["packages"]
+    assert result["own_version"] == [name]
+
+
+def test_headers():
+    there = host(headers=False)
+    there["available"]["linux-headers-6.1.0-40-amd64"] = ["6.1.153-1"]
+    assert {"name": "linux-headers-6.1.0-40-amd64", "version": None} in plan(there)["packages"]
+    assert "headers of the running kernel 6.1.0-40-amd64" in refusal(host(headers=False))
+    assert plan(host(headers=False), kernel_modules=False)["action"] == "install"
+
+
+def test_in_use():
+    busy = installed(users=[{"pid": 42, "name": "python"}], servers=["sglang-main.service"])
+    reason = refusal(busy, version="580.105.08")
+    assert "python (42), sglang-main.service" in reason
+    assert plan(busy, version="580.105.08", allow_in_use=True)["action"] == "install"
+    assert plan(busy)["action"] == "keep", "what does not change may be in use"
+    assert refusal(busy, state="absent")
+    # A server on the CPU of a host that never had a driver loses nothing.
+    assert plan(host(servers=["sglang-main.service"]))["action"] == "install"
+
+
+def test_a_branch_that_does_not_know_the_boards():
+    assert "hopper boards" not in plan(host())["reason"]
+    volta = dict(HOPPER, generation="volta")
+    assert "volta boards" in refusal(host(boards=[volta]), version="590")
+
+
+def test_an_unknown_version_says_what_there_is():
+    assert "580.105.08, 580.95.05, 570.195.03" in refusal(host(), version="580.65.06")
+
+
+def test_fabric_manager_and_nvlsm():
+    available = {name: list(VERSIONS) for name in [*NAMES, "nvidia-fabricmanager"]}
+    available["nvlsm"] = ["2025.10.11-1", "2025.06.11-1"]
+    result = plan(host(needs_fabric=True, needs_nvlsm=True, available=available))
+    assert {"name": "nvidia-fabricmanager", "version": "580.105.08-1"} in result["packages"]
+    assert {"name": "nvlsm", "version": "2025.10.11-1"} in result["packages"]
+    assert (result["fabric_manager"], result["nvlsm"]) == (True, True)
+    off = plan(host(needs_fabric=True, available=available), fabric_manager="false")
+    assert "nvidia-fabricmanager" not in [one["name"] for one in off["packages"]]
+
+
+def test_a_part_with_its_own_version_is_not_moved_by_a_rerun():
+    info = installed(needs_fabric=True, needs_nvlsm=True)
+    info["packages"].update({"nvidia-fabricmanager": "580.95.05-1", "nvlsm": "2025.06.11-1"})
+    info["available"].update({"nvidia-fabricmanager": list(VERSIONS), "nvlsm": ["2025.10.11-1", "2025.06.11-1"]})
+    assert plan(info)["action"] == "keep"
+
+
+def test_open_instead_of_proprietary_modules_is_one_change():
+    info = installed()
+    info["available"]["nvidia-kernel-dkms"] = list(VERSIONS)
+    result = plan(info, kernel_module="proprietary")
+    assert result["remove"] == ["nvidia-kernel-open-dkms"]
+    assert {"name": "nvidia-kernel-open-dkms", "from": "580.95.05-1", "to": None} in result["changes"]
+
+
+PREVIOUS = {"version": "570.195.03", "packages": {name: "570.195.03-1" for name in NAMES}, "source": "nvidia"}
+
+
+def test_back():
+    info = installed()
+    info["record"]["previous"] = PREVIOUS
+    info["packages"]["nvidia-fabricmanager"] = "580.95.05-1"
+    assert plan(dict(info, available=None), state="previous")["query"] == NAMES
+    result = plan(info, state="previous")
+    assert result["version"] == "570.195.03"
+    assert result["packages"] == [{"name": name, "version": "570.195.03-1"} for name in NAMES]
+    assert result["remove"] == ["nvidia-fabricmanager"]
+
+
+def test_nothing_to_go_back_to():
+    assert "none remembered" in refusal(installed(), state="previous")
+    info = installed(available={name: ["580.95.05-1"] for name in NAMES})
+    info["record"]["previous"] = PREVIOUS
+    assert "libcuda1 570.195.03-1" in refusal(info, state="previous")
+
+
+def test_removal():
+    result = plan(installed(), state="absent")
+    assert (result["action"], result["remove"]) == ("remove", NAMES)
+    assert plan(host(), state="absent")["changes"] == []

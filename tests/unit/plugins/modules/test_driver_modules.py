@@ -1,0 +1,242 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""driver_info, driver_packages and driver_repository as tasks run them, on a host that is files and played commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _driver_host,
+    _driver_repository,
+    _driver_transaction,
+)
+from ansible_collections.gpufleet.sglang.plugins.modules import driver_info, driver_packages, driver_repository
+from ansible_collections.gpufleet.sglang.tests.unit.plugins.run_module import run_module
+
+DATA = Path(__file__).resolve().parents[3] / "data" / "driver"
+KEY, FINGERPRINT = (DATA / "key.asc").read_text(), "4681A34F096AC279D257DF27A28EA8BA09EE7F62"
+DEBIAN = 'ID=debian\nVERSION_ID="12"\n'
+OLD = {"libcuda1": "580.95.05-1", "nvidia-kernel-open-dkms": "580.95.05-1"}
+
+
+class Host:
+    """A host with apt: packages, holds, and every command that was run."""
+
+    def __init__(self, root):
+        self.root, self.packages, self.holds, self.argvs = root, {}, [], []
+        self.simulation, self.answers = "", {}
+
+    def run(self, _module, argv, seconds=None):
+        self.argvs.append(list(argv))
+        words = " ".join(argv)
+        for part, answer in self.answers.items():
+            if part in words:
+                return answer
+        if argv[0] == "dpkg-query":
+            return 0, "".join(f"ii |{name}|{version}\n" for name, version in self.packages.items()), ""
+        if argv[:2] == ["apt-mark", "showhold"]:
+            return 0, "\n".join(self.holds), ""
+        if argv[:2] == ["apt-mark", "hold"]:
+            self.holds += argv[2:]
+        elif argv[:2] == ["apt-mark", "unhold"]:
+            self.holds = [name for name in self.holds if name not in argv[2:]]
+        elif argv[0] == "apt-get" and "-s" in argv:
+            return 0, self.simulation, ""
+        elif argv[0] == "apt-get" and "install" in argv:
+            for word in argv[argv.index("install") + 1 :]:
+                name, _equals, version = word.partition("=")
+                if word.endswith("-"):
+                    self.packages.pop(word[:-1], None)
+                else:
+                    self.packages[name] = version
+        return 0, "", ""
+
+    def installations(self):
+        return [argv for argv in self.argvs if argv[0] == "apt-get" and "install" in argv and "-s" not in argv]
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    played = Host(tmp_path)
+    files = {"/etc/os-release": DEBIAN}
+    real = _driver_host.read_text
+
+    def read(path):
+        return files[path] if path in files else real(path) if path.startswith(str(tmp_path)) else ""
+
+    monkeypatch.setattr(_driver_host, "run", played.run)
+    monkeypatch.setattr(_driver_host, "read_text", read)
+    monkeypatch.setattr(_driver_host.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(_driver_host, "pci_devices", list)
+    monkeypatch.setattr(_driver_host, "users", list)
+    monkeypatch.setattr(_driver_transaction, "PIN", str(tmp_path / "etc" / "pin"))
+    monkeypatch.setattr(_driver_repository, "APT_KEY", str(tmp_path / "etc" / "key.asc"))
+    monkeypatch.setattr(_driver_repository, "APT_SOURCE", str(tmp_path / "etc" / "nvidia.sources"))
+    played.files = files
+    played.state_dir = str(tmp_path / "state")
+    return played
+
+
+def change(host, **params):
+    wanted = [{"name": name, "version": "580.105.08-1"} for name in OLD]
+    return run_module(
+        driver_packages, {"version": "580.105.08", "packages": wanted, "state_dir": host.state_dir, **params}
+    )
+
+
+UP = "".join(f"Inst {name} [{old}] (580.105.08-1 NVIDIA [all])\n" for name, old in OLD.items())
+
+
+def record(host):
+    return json.loads((Path(host.state_dir) / "record.json").read_text())
+
+
+def test_an_upgrade_is_one_transaction_held_and_remembered(host):
+    host.packages, host.simulation = dict(OLD), UP
+    result = change(host)
+    assert result["changed"]
+    assert len(host.installations()) == 1
+    assert host.packages == dict.fromkeys(OLD, "580.105.08-1")
+    assert sorted(host.holds) == sorted(OLD)
+    assert record(host)["previous"] == {"packages": OLD, "version": "580.95.05", "source": "nvidia"}
+    assert record(host)["current"]["version"] == "580.105.08"
+    assert "Pin: version 580.105.08-*" in Path(_driver_transaction.PIN).read_text()
+
+
+def test_a_second_run_does_nothing(host):
+    host.packages, host.simulation = dict(OLD), UP
+    change(host)
+    host.argvs.clear()
+    assert not change(host)["changed"]
+    assert host.installations() == []
+
+
+def test_check_mode_says_it_and_does_nothing(host):
+    host.packages, host.simulation = dict(OLD), UP
+    result = change(host, _ansible_check_mode=True)
+    assert result["changed"]
+    assert result["diff"]["before"] == "libcuda1 580.95.05-1\nnvidia-kernel-open-dkms 580.95.05-1\n"
+    assert "hold libcuda1\nhold nvidia-kernel-open-dkms\n" in result["diff"]["after"]
+    assert host.installations() == []
+    assert not Path(host.state_dir).exists()
+    assert not Path(_driver_transaction.PIN).exists()
+
+
+def test_an_interrupted_change_keeps_the_first_way_back(host, monkeypatch):
+    host.packages, host.simulation = dict(OLD), UP
+    real, fails = host.run, [True]
+
+    def run(module, argv, seconds=None):
+        if argv[0] == "apt-get" and "install" in argv and "-s" not in argv and fails:
+            fails.clear()
+            host.packages["libcuda1"] = "580.105.08-1"  # half of it
+            return 100, "", "E: Sub-process /usr/bin/dpkg returned an error code (1)"
+        return real(module, argv, seconds)
+
+    monkeypatch.setattr(_driver_host, "run", run)
+    result = change(host)
+    assert result["failed"]
+    assert "dpkg returned an error" in result["msg"]
+    assert change(host)["changed"]
+    assert record(host)["previous"]["packages"] == OLD
+    assert "open" not in record(host)
+
+
+def test_what_is_no_driver_is_not_removed(host):
+    host.packages, host.simulation = dict(OLD, firefox="1"), UP + "Remv firefox [1]\n"
+    result = change(host)
+    assert "firefox would be removed" in result["msg"]
+    assert host.installations() == []
+
+
+def test_a_part_that_would_stay_behind_is_refused(host):
+    host.packages, host.simulation = dict(OLD, **{"nvidia-settings": "580.95.05-1"}), UP
+    result = change(host)
+    assert "nvidia-settings 580.95.05-1 would stay" in result["msg"]
+    assert host.installations() == []
+
+
+def test_a_part_with_a_version_of_its_own_may_stay(host):
+    host.packages, host.simulation = dict(OLD, **{"nvidia-persistenced": "535.171.04-1"}), UP
+    assert not change(host, own_version=["nvidia-persistenced"]).get("failed")
+
+
+def test_uninstall_leaves_nothing(host):
+    host.packages, host.simulation = dict(OLD), UP
+    change(host)
+    host.simulation = "".join(f"Remv {name} [580.105.08-1]\n" for name in OLD)
+    params = {"state": "absent", "remove": sorted(OLD), "state_dir": host.state_dir}
+    assert run_module(driver_packages, params)["changed"]
+    assert (host.packages, host.holds) == ({}, [])
+    assert "--purge" in host.installations()[-1]
+    assert not Path(_driver_transaction.PIN).exists()
+    assert not Path(host.state_dir).exists()
+    assert not run_module(driver_packages, params)["changed"]
+
+
+def test_the_info(host):
+    host.packages = dict(OLD, libc6="2.36-9")
+    host.files["/proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.195.03  Thu\n"
+    host.answers = {"apt-cache madison": (0, " libcuda1 | 580.105.08-1 | file:/srv Packages\n", "")}
+    result = run_module(driver_info, {"query": ["libcuda1"], "state_dir": host.state_dir})
+    assert result["packages"] == OLD
+    assert result["available"] == {"libcuda1": ["580.105.08-1"]}
+    assert (result["loaded"], result["loaded_flavour"]) == ("570.195.03", "proprietary")
+    assert result["reboot_required"]
+    assert result["problems"] is None
+
+
+def test_a_distribution_that_nobody_knows(host):
+    host.files["/etc/os-release"] = "ID=sles\n"
+    assert "found sles" in run_module(driver_info, {"state_dir": host.state_dir})["msg"]
+
+
+def test_a_damaged_record_is_one_sentence(host):
+    Path(host.state_dir).mkdir()
+    (Path(host.state_dir) / "record.json").write_text("{")
+    assert "damaged" in run_module(driver_info, {"state_dir": host.state_dir})["msg"]
+
+
+def repository(**params):
+    return run_module(
+        driver_repository,
+        {"url": "https://mirror.example.com/debian12", "key": KEY, "fingerprint": FINGERPRINT, **params},
+    )
+
+
+def test_a_repository_that_trusts_one_key(host):
+    assert repository()["changed"]
+    assert Path(_driver_repository.APT_SOURCE).read_text().splitlines()[1:] == [
+        "Types: deb",
+        "URIs: https://mirror.example.com/debian12/",
+        "Suites: /",
+        f"Signed-By: {_driver_repository.APT_KEY}",
+    ]
+    assert not repository()["changed"]
+    assert repository(state="absent")["changed"]
+    assert not Path(_driver_repository.APT_SOURCE).exists()
+    assert not Path(_driver_repository.APT_KEY).exists()
+
+
+def test_another_key_is_never_written(host):
+    result = repository(fingerprint="EB693B3035CD5710E231E123A4B469963BF863CC")
+    assert FINGERPRINT in result["msg"]
+    assert not Path(_driver_repository.APT_KEY).exists()
+
+
+def test_the_index_is_fetched_again_while_its_lock_is_held(host, monkeypatch):
+    monkeypatch.setattr(_driver_repository, "PAUSE_SECONDS", 0)
+    left = [1, 1]
+
+    def run(_module, argv, seconds=None):
+        host.argvs.append(argv)
+        return (100, "", "E: Could not get lock /var/lib/apt/lists/lock") if left and left.pop() else (0, "", "")
+
+    monkeypatch.setattr(_driver_host, "run", run)
+    assert not repository(refresh=True).get("failed")
+    assert len(host.argvs) == 3
