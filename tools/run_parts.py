@@ -31,7 +31,7 @@ WORKERS = 2
 
 # Scenarios that start the real engine (they run alone), and those that only `make test-long` runs.
 REAL_ENGINE_SCENARIOS = {"default"}
-LONG_SCENARIOS: set[str] = set()
+LONG_SCENARIOS = {"driver_dkms"}
 
 # Each ansible-core that must pass, and the Python that it needs: tools/venv.sh makes an environment where one is found.
 CORES = {"2.19": "Python 3.11", "2.21": "Python 3.12 or later"}

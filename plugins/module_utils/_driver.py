@@ -152,7 +152,7 @@ def repository_for(distribution, major):
     known = ", ".join(f"{row.distribution} {row.major}" for row in tables.REPOSITORIES)
     raise DriverError(
         f"Expected one of {known}, found {distribution} {major}: set nvidia_driver_source or"
-        " nvidia_driver_repository_url, or install a driver yourself, which nvidia_driver_keep_existing leaves as it is."
+        " nvidia_driver_repository_url, or install a driver yourself: nvidia_driver_keep_existing leaves it as it is."
     )
 
 

@@ -179,7 +179,7 @@ def read_host(module):
     params = module.params
     system = os_release(read_text("/etc/os-release"))
     packages, holds = packages_of(module, system["distribution"])
-    kernel = platform.release()
+    kernel = params["kernel"] or platform.release()
     boards, switches = _driver.boards_and_switches(pci_devices())
     needs_fabric, needs_nvlsm = _driver.fabric_of(boards, switches)
     text = read_text("/proc/driver/nvidia/version")
@@ -188,7 +188,8 @@ def read_host(module):
     versions = _driver_state.versions_of(parts)
     rivals = [name for name in tables.RIVALS if os.path.isdir("/sys/module/" + name)]
     pending = os.path.exists(os.path.join(params["state_dir"], "initramfs_pending"))
-    reasons = _driver_state.reboot_reasons(loaded, versions, rivals, boards, pending)
+    flavours = (_driver_state.loaded_flavour(text), _driver_state.installed_flavour(parts))
+    reasons = _driver_state.reboot_reasons(loaded, versions, rivals, boards, pending, flavours)
     wanted = params["query"]
     result = {
         "os": system,
@@ -220,7 +221,7 @@ def read_host(module):
 
 
 def _problems(module, info):
-    """Return why the driver is not proven. A fabric takes a while to be complete: asked again until it is, or time is up."""
+    """Return why the driver is not proven. A fabric takes a while to be complete: asked again until it is."""
     _rc, log, _err = run(module, ["journalctl", "-k", "-b", "-o", "cat", "--no-pager", "--grep", "NVRM: Xid"])
     until = time.monotonic() + module.params["wait_seconds"]
     while True:

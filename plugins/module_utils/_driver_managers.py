@@ -127,7 +127,7 @@ FAILURES = (
     ),
     (
         r"Bad return status for module build on kernel: (\S+)",
-        "Expected the kernel module to build, found that DKMS failed for {0}: see /var/lib/dkms/nvidia*/*/build/make.log,"
+        "Expected the kernel module to build, found that DKMS failed for {0}: see make.log in /var/lib/dkms/nvidia*,"
         " then choose another nvidia_driver_version or kernel.",
     ),
 )

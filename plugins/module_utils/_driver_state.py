@@ -44,15 +44,24 @@ def loaded_flavour(text):
     return "open" if "Open Kernel Module" in text else "proprietary"
 
 
-def reboot_reasons(loaded, versions, rivals, boards, initramfs_pending):
+def installed_flavour(packages):
+    """Return open or proprietary for the kernel module that is installed, None where none is."""
+    names = [name for name in packages if _KERNEL_PACKAGE.search(name) and not _COMMON.search(name)]
+    return ("open" if any("open" in name for name in names) else "proprietary") if names else None
+
+
+def reboot_reasons(loaded, versions, rivals, boards, initramfs_pending, flavours=(None, None)):
     """Return why the host must boot again before the installed driver serves, as sentences; empty when it need not.
 
+    ``flavours``: of the loaded and of the installed kernel module.
     Read from the host, never from what a run changed: a reboot that was put off stays due.
     """
     reasons = []
     installed, user = versions["kernel_module"], versions["user_space"]
     if loaded and installed and loaded != installed:
         reasons.append(f"The kernel runs the driver {loaded}, installed is {installed}.")
+    elif loaded and installed and None not in flavours and flavours[0] != flavours[1]:
+        reasons.append(f"The kernel runs the {flavours[0]} module, installed is the {flavours[1]} one.")
     if loaded and user and user not in (loaded, installed):
         reasons.append(f"The libraries are {user}, the loaded driver is {loaded}: NVML refuses that.")
     if loaded and not installed and not user:

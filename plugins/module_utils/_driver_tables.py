@@ -73,7 +73,7 @@ FLAVOURS = (
     Flavour("ampere", True, True, GUIDE + ": open recommended"),
     Flavour("hopper", True, True, GUIDE + ": open recommended"),
     Flavour("ada", True, True, GUIDE + ": open recommended"),
-    Flavour("blackwell", True, False, GUIDE + ": open only; NVIDIA/open-gpu-kernel-modules issue 872"),
+    Flavour("blackwell", True, False, GUIDE + ": open only; github.com/NVIDIA/open-gpu-kernel-modules#872"),
     Flavour("newer", True, False, GUIDE + ": open only from Blackwell on"),
 )
 
@@ -208,9 +208,9 @@ OTHER_NAMES = ("libcuda1", "libcudadebugger1", "libnvcuvid1", "libnvoptix1", "li
 
 # Modules of the kernel that take the boards before the driver can; all are kept out.
 RIVALS = {
-    "nouveau": "NVIDIA/ansible-role-nvidia-driver issue 44",
-    "nova_core": "beclab/Olares pull request 3963",
-    "nova_drm": "beclab/Olares pull request 3963",
+    "nouveau": "github.com/NVIDIA/ansible-role-nvidia-driver#44",
+    "nova_core": "github.com/beclab/Olares#3963",
+    "nova_drm": "github.com/beclab/Olares#3963",
 }
 
 # Xids after which a board is not fit to serve.

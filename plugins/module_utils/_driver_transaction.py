@@ -129,8 +129,8 @@ class Transaction:
         ]
         if other and self.params["state"] == "present":
             raise DriverError(
-                f"Expected every part of the driver at {version}, found that {', '.join(other[:6])} would stay: choose a"
-                " version that all of them have, or remove them."
+                f"Expected every part of the driver at {version}, found that {', '.join(other[:6])} would stay: choose"
+                " a version that all of them have, or remove them."
             )
 
     # -- doing it ---------------------------------------------------------------------------------------------

@@ -23,6 +23,9 @@ options:
     description: Names of packages whose versions in the repositories are wanted. Without it none is asked for.
     type: list
     elements: str
+  kernel:
+    description: Release of the kernel that the modules are for. The default is the one that runs.
+    type: str
   prove:
     description: Whether to ask C(nvidia-smi), and the kernel log, and say in RV(problems) what is wrong.
     type: bool
@@ -124,6 +127,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "query": {"type": "list", "elements": "str"},
+            "kernel": {"type": "str"},
             "prove": {"type": "bool", "default": False},
             "wait_seconds": {"type": "int", "default": 0},
             "expected_gpus": {"type": "int"},

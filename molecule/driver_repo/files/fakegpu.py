@@ -1,6 +1,6 @@
 """Boards, a kernel's modules, an initramfs and an nvidia-smi for a test host: each computed from what is installed.
 
-fakegpu.py boot              what a boot does: mounts, the boards of /etc/fakegpu/boards.json, loads what the initramfs lets
+fakegpu.py boot              a boot: mounts, the boards of /etc/fakegpu/boards.json, what the initramfs lets
 fakegpu.py modprobe NAME     loads the module that is installed
 fakegpu.py update-initramfs  keeps what /etc/modprobe.d keeps out
 fakegpu.py smi ARGUMENTS     nvidia-smi of the installed user space
@@ -87,14 +87,15 @@ def smi(arguments):
     library = USER_SPACE.read_text().strip()
     if not VERSION.exists():
         print(
-            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA"
-            " driver is installed and running.\n"
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest"
+            " NVIDIA driver is installed and running.\n"
         )
         sys.exit(9)
     loaded = re.search(r"(\d{3}\.[\d.]+)", VERSION.read_text()).group(1)
     if loaded != library:
         print(
-            f"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {library.rpartition('.')[0]}"
+            "Failed to initialize NVML: Driver/library version mismatch\n"
+            f"NVML library version: {library.rpartition('.')[0]}"
         )
         sys.exit(18)
     boards = [path for path in sorted(PCI.iterdir()) if (path / "class").read_text().startswith("0x0302")]
@@ -105,7 +106,8 @@ def smi(arguments):
             print(f"{number}, [N/A]")
         elif arguments[:1] == ["-q"]:
             print(
-                f"GPU 0000000{number + 1}:00.0\n    Fabric\n        State                             : {fabric_state(loaded)}"
+                f"GPU 0000000{number + 1}:00.0\n    Fabric\n"
+                f"        State                             : {fabric_state(loaded)}"
             )
 
 

@@ -2,8 +2,8 @@
 
     make_repository.py apt|rpm FOLDER [--without VERSION] [--key NAME]
 
-The dependencies are as loose as those of real packages: nothing but a pin keeps parts together. Each package brings a file with
-its version, from which fakegpu.py computes what a host with it does.
+The dependencies are as loose as those of real packages: nothing but a pin keeps parts together. Each package brings a
+file with its version, from which fakegpu.py computes what a host with it does.
 """
 
 from __future__ import annotations

@@ -17,3 +17,7 @@ echo "initramfs=$(cat /var/lib/fakegpu/initramfs-runs 2>/dev/null)"
 places=$(ls -d /etc/apt /etc/modprobe.d /etc/yum.repos.d /etc/pki /etc/dnf /var/lib/gpufleet 2>/dev/null)
 files=$(grep -rls 'gpufleet\|nvidia' $places; find $places -name '*gpufleet*')
 echo "files=$(echo $files)"
+echo "smi=$(dpkg-query -W -f '${Version} ' nvidia-smi libcuda1 libnvidia-ml1 2>/dev/null | sed 's/ $//')"
+echo "held=$(apt-mark showhold 2>/dev/null | grep -qx libnvidia-ml1 && echo yes)"
+echo "smi_status=$(nvidia-smi >/dev/null 2>&1; echo $?)"
+echo "dkms=$(dkms status 2>/dev/null | sed -nE 's/^nvidia.*: ([a-z]+).*/\1/p' | sort -u | xargs)"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpufleet.sglang authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What apt and dnf are told, and what their answers say: _driver_managers. The answers are real ones, cut to a few lines."""
+"""What apt and dnf are told, and what their answers say: _driver_managers. The answers are real, cut to a few lines."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def host(**changes):
 
 def installed(version="580.95.05", **changes):
     """The same with a driver of the role that serves."""
-    packages = {name: version + "-1" for name in NAMES}
+    packages = dict.fromkeys(NAMES, version + "-1")
     found = {"kernel_module": version, "user_space": version, "fabric_manager": None}
     record = {"current": {"version": version, "packages": packages, "source": "nvidia"}}
     return host(
@@ -232,7 +232,7 @@ def test_open_instead_of_proprietary_modules_is_one_change():
     assert {"name": "nvidia-kernel-open-dkms", "from": "580.95.05-1", "to": None} in result["changes"]
 
 
-PREVIOUS = {"version": "570.195.03", "packages": {name: "570.195.03-1" for name in NAMES}, "source": "nvidia"}
+PREVIOUS = {"version": "570.195.03", "packages": dict.fromkeys(NAMES, "570.195.03-1"), "source": "nvidia"}
 
 
 def test_back():

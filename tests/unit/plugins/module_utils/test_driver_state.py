@@ -61,6 +61,24 @@ def test_why_a_reboot_is_due(loaded, installed, rivals, pending, said):
         assert said in reasons[0]
 
 
+@pytest.mark.parametrize(
+    ("flavours", "due"),
+    [(("open", "proprietary"), True), (("open", "open"), False), ((None, "open"), False), (("open", None), False)],
+)
+def test_another_flavour_of_the_same_version_needs_a_boot(flavours, due):
+    reasons = _driver_state.reboot_reasons("580.95.05", versions(), [], BOARDS, False, flavours)
+    assert bool(reasons) is due
+    assert not due or "runs the open module, installed is the proprietary one" in reasons[0]
+
+
+def test_the_flavour_that_is_installed():
+    assert _driver_state.installed_flavour({"nvidia-kernel-open-dkms": "1", "nvidia-kernel-common": "1"}) == "open"
+    closed = {"nvidia-kernel-dkms": "1", "nvidia-open-kernel-support": "1"}
+    assert _driver_state.installed_flavour(closed) == "proprietary"
+    assert _driver_state.installed_flavour({"kmod-nvidia-latest-dkms": "1"}) == "proprietary"
+    assert _driver_state.installed_flavour({"libcuda1": "1"}) is None
+
+
 def test_without_boards_nothing_has_to_be_loaded():
     assert _driver_state.reboot_reasons(None, versions(), [], [], False) == []
 
