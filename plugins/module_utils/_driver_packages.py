@@ -132,17 +132,26 @@ def followers(layout, installed, names, available, version, leaving):
     return found
 
 
+def _groups():
+    """Return sets of names, ``000`` for a branch, of which a host has one at a time: kernel modules, fabric managers."""
+    rows = tables.LAYOUTS
+    kernel = {template for row in rows for template in (row.open_dkms, row.proprietary_dkms)}
+    fabric = {row.fabric for row in rows if row.fabric}
+    return [{template.replace("{branch}", "000") for template in group} for group in (kernel, fabric)]
+
+
 def leaving(installed, names, branch):
-    """Return installed parts that cannot stay beside ``names``: other kernel modules, and names of another branch."""
-    kernel_names = set()
-    for row in tables.LAYOUTS:
-        for template in (row.open_dkms, row.proprietary_dkms):
-            kernel_names.add(template.replace("{branch}", "000"))
+    """Return installed parts that cannot stay beside ``names``: another one of a kind, and names of another branch."""
+    plain = {name: _BRANCH_IN_NAME.sub("-000", name) for name in {*installed, *names}}
+    replaced = set()
+    for group in _groups():
+        if any(plain[name] in group for name in names):
+            replaced |= {name for name in installed if plain[name] in group}
     gone = []
     for name in sorted(installed):
         found = _BRANCH_IN_NAME.search(name)
         other_branch = found is not None and int(found.group(1)) != branch
-        if name not in names and (other_branch or _BRANCH_IN_NAME.sub("-000", name) in kernel_names):
+        if name not in names and (other_branch or name in replaced):
             gone.append(name)
     return gone
 

@@ -134,6 +134,15 @@ def test_what_cannot_stay():
     ]
 
 
+def test_one_fabric_manager_at_a_time():
+    """Its name has the branch before 580 and has none from then on, so the new one does not replace the old one."""
+    assert _driver_packages.leaving(["nvidia-fabricmanager"], ["nvidia-fabricmanager-570"], 570) == ["nvidia-fabricmanager"]
+    assert _driver_packages.leaving(["nvidia-fabricmanager-570"], ["nvidia-fabricmanager"], 580) == [
+        "nvidia-fabricmanager-570"
+    ]
+    assert _driver_packages.leaving(["nvidia-fabricmanager"], NAMES, 580) == []
+
+
 def test_the_pin_of_apt():
     lines = _driver_packages.apt_pin("580.95.05").splitlines()
     assert lines[0].split()[:3] == ["Package:", "*nvidia*", "libcuda1"]
