@@ -133,7 +133,7 @@ def followers(layout, installed, names, available, version, leaving):
 
 
 def _groups():
-    """Return sets of names, ``000`` for a branch, of which a host has one at a time: kernel modules, fabric managers."""
+    """Return sets of names, ``000`` for a branch, of which a host has one at a time."""
     rows = tables.LAYOUTS
     kernel = {template for row in rows for template in (row.open_dkms, row.proprietary_dkms)}
     fabric = {row.fabric for row in rows if row.fabric}

@@ -44,7 +44,7 @@ options:
   state_dir:
     description: Where the role C(nvidia_driver) keeps what it remembers.
     type: path
-    default: /var/lib/gpufleet/driver
+    default: /var/lib/gpufleet-driver
 seealso:
   - plugin: gpufleet.sglang.driver_plan
     plugin_type: filter
@@ -132,7 +132,7 @@ def main():
             "wait_seconds": {"type": "int", "default": 0},
             "expected_gpus": {"type": "int"},
             "nvidia_smi": {"type": "str", "default": "nvidia-smi"},
-            "state_dir": {"type": "path", "default": "/var/lib/gpufleet/driver"},
+            "state_dir": {"type": "path", "default": "/var/lib/gpufleet-driver"},
         },
         supports_check_mode=True,
     )

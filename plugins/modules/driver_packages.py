@@ -70,7 +70,7 @@ options:
   state_dir:
     description: Where the record is kept.
     type: path
-    default: /var/lib/gpufleet/driver
+    default: /var/lib/gpufleet-driver
 seealso:
   - module: gpufleet.sglang.driver_info
 """
@@ -135,7 +135,7 @@ def main():
             "hold": {"type": "bool", "default": True},
             "source": {"type": "str", "default": "nvidia"},
             "lock_timeout_seconds": {"type": "int", "default": 600},
-            "state_dir": {"type": "path", "default": "/var/lib/gpufleet/driver"},
+            "state_dir": {"type": "path", "default": "/var/lib/gpufleet-driver"},
         },
         supports_check_mode=True,
     )

@@ -136,7 +136,9 @@ def test_what_cannot_stay():
 
 def test_one_fabric_manager_at_a_time():
     """Its name has the branch before 580 and has none from then on, so the new one does not replace the old one."""
-    assert _driver_packages.leaving(["nvidia-fabricmanager"], ["nvidia-fabricmanager-570"], 570) == ["nvidia-fabricmanager"]
+    assert _driver_packages.leaving(["nvidia-fabricmanager"], ["nvidia-fabricmanager-570"], 570) == [
+        "nvidia-fabricmanager"
+    ]
     assert _driver_packages.leaving(["nvidia-fabricmanager-570"], ["nvidia-fabricmanager"], 580) == [
         "nvidia-fabricmanager-570"
     ]
