@@ -30,8 +30,8 @@ HEARTBEAT_SECONDS = 60
 WORKERS = 2
 
 # Scenarios that start the real engine (they run alone), and those that only `make test-long` runs.
-REAL_ENGINE_SCENARIOS = {"default"}
-LONG_SCENARIOS: set[str] = set()
+REAL_ENGINE_SCENARIOS = {"default", "soak_real"}
+LONG_SCENARIOS = {"soak_real"}
 
 # Each ansible-core that must pass, and the Python that it needs: tools/venv.sh makes an environment where one is found.
 CORES = {"2.19": "Python 3.11", "2.21": "Python 3.12 or later"}
@@ -113,8 +113,13 @@ class Runner:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **part.environment}
         with part.log.open("wb") as log:
             process = subprocess.Popen(
-                part.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT, start_new_session=True,
+                part.command,
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
             self.running[part.name] = process
             status = self.wait(part, process, began)
