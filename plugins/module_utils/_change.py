@@ -95,6 +95,8 @@ class Instance:
             "open_change_is_proven": self._open_change_is_proven(proof, own),
             "backups": [_summary(manifest) for manifest in self.store.backups()],
             "previous": self._previous(own),
+            "last_proof": self._previous(own, "proof"),
+            "ways_back": self._ways_back(own),
             "lease": self.store.lease(),
             "drift": _drift.drift(proof, files, drop_ins),
             "drop_ins": drop_ins,
@@ -133,15 +135,17 @@ class Instance:
                 return {"unit": record["name"], "port": record["running"].get("port")}
         return None
 
-    def _previous(self, own):
-        """Name of the newest backup in which this unit was something else than it is now; None when there is none."""
-        now = (own["active"], own["running"].get("config_hash"))
+    def _previous(self, own, kind=None):
+        """Name of the newest backup (of a kind) in which this unit was something else than it is now, or None."""
         for manifest in reversed(self.store.backups()):
-            before = manifest["units"][0]
-            # A key, or a line of the unit, is in no hash of a configuration.
-            if (before["active"], before.get("config_hash")) != now or _snapshot.differences(manifest):
+            if kind in (None, manifest["kind"]) and not _is_as_now(manifest, own):
                 return manifest["name"]
         return None
+
+    def _ways_back(self, own):
+        """What there is to go back to, one line a backup, the newest first."""
+        found = reversed(self.store.backups())
+        return [_snapshot.line(_summary(manifest), _is_as_now(manifest, own)) for manifest in found]
 
     def _open_change_is_proven(self, proof, own):
         """The run that opened it stored its proof, and nothing else runs since. A host that was restarted before the
@@ -335,6 +339,13 @@ class Instance:
 def told(proof):
     """A proof as it is returned: its files without their sums. One of them holds keys, and a sum confirms a guess."""
     return dict(proof, files=sorted(proof.get("files") or ())) if proof else None
+
+
+def _is_as_now(manifest, own):
+    """Was this unit what it is now? A key, or a line of the unit, is in no hash of a configuration."""
+    before = manifest["units"][0]
+    now = (own["active"], own["running"].get("config_hash"))
+    return (before["active"], before.get("config_hash")) == now and not _snapshot.differences(manifest)
 
 
 def _sums(files):

@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _follow,
     _http,
     _note,
+    _proof,
     _soak,
     _soak_client,
     _soak_judge,
@@ -71,6 +72,7 @@ class Job:
             dp_ranks=served.dp_ranks,
             tell=tell,
             ask_health=self._is_healthy,
+            keep=lambda: _proof.renew_lease(self._options.get("lease")),
         )
         try:
             soak.run()

@@ -23,6 +23,8 @@ WATCH_SECONDS = 0.5
 TELL_SECONDS = 1.0
 # As often as a load balancer would ask.
 HEALTH_SECONDS = 5.0
+# Far more often than a lease expires.
+KEEP_SECONDS = 20.0
 
 # Requests of the steady phase between two looks at what is left.
 MARK_REQUESTS = 8
@@ -39,6 +41,7 @@ class Soak:
     :arg watch: ``() -> failure dict | None``, called again and again; None for nothing wrong. ``watch=None``: no unit.
     :arg dp_ranks: the requests go to so many DP ranks in turn.
     :arg tell: ``tell(phase, words)``, called about once a second with how far the load is.
+    :arg keep: called every twenty seconds; what must not expire while the load goes on.
     :arg ask_health: ``() -> bool``, whether ``/health`` answers 200; asked beside the load.
     """
 
@@ -54,6 +57,7 @@ class Soak:
         settle_seconds=None,
         tell=None,
         ask_health=None,
+        keep=None,
     ):
         self.phases = phases
         self.limits = limits
@@ -68,6 +72,7 @@ class Soak:
         self._watch = watch
         self._tell = tell
         self._ask_health = ask_health
+        self._keep = keep
         self._phase = None
         self._monotonic = clock
         self._ranks = max(dp_ranks, 1)
@@ -92,7 +97,12 @@ class Soak:
     def run(self):
         """Send everything, then settle. The results are in the attributes."""
         self._began = self._monotonic()
-        beside = {self._watcher: self._watch, self._teller: self._tell, self._prober: self._ask_health}
+        beside = {
+            self._watcher: self._watch,
+            self._teller: self._tell,
+            self._prober: self._ask_health,
+            self._keeper: self._keep,
+        }
         wanted = [self._sampler] + [target for target, given in beside.items() if given]
         helpers = [threading.Thread(target=target, daemon=True) for target in wanted]
         for helper in helpers:
@@ -242,3 +252,11 @@ class Soak:
             good = self._ask_health()
             if not self._over.is_set() and not self._dead.is_set():
                 self.health.add(good, self.clock() - began)
+
+    def _keeper(self):
+        while not self._over.wait(KEEP_SECONDS):
+            try:
+                self._keep()
+            except OSError:
+                # The next try may find room again; the lease of the last one is still good.
+                continue

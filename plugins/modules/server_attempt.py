@@ -246,6 +246,8 @@ def main():
     if module.check_mode and params["state"] not in ("closed", "forgotten"):
         module.exit_json(changed=True, attempt=None, pending=[])
     try:
+        if not module.check_mode:
+            instance.check_lease(params["run_id"])
         result = STATES[params["state"]](module, instance)
     except (OSError, ValueError, Refused) as error:
         module.fail_json(msg=str(error))

@@ -170,6 +170,15 @@ previous:
   description: Name of the newest backup in which the unit was something else than it is now, null when there is none.
   returned: success
   type: str
+last_proof:
+  description: The same, among backups in which a proven configuration ran.
+  returned: success
+  type: str
+ways_back:
+  description: What there is to go back to in one line a backup, the newest first.
+  returned: success
+  type: list
+  elements: str
 lease:
   description: The run that holds the instance, null when none does.
   returned: success

@@ -403,7 +403,7 @@ def main():
         module.exit_json(changed=False, verdict=None, reason=reason)
     if REQUESTS_ERROR:
         module.fail_json(msg=missing_required_lib("requests"), exception=REQUESTS_ERROR)
-    _proof.renew_lease(params["lease"], params["seconds"] or _soak.AUTO_MOST_SECONDS)
+    _proof.renew_lease(params["lease"])
     job = _soak_job.Job(
         address=_host.address_of(module, params),
         run_command=_host.runner_of(module),

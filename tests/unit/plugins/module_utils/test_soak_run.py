@@ -493,6 +493,25 @@ def test_the_note_of_the_host_is_gone_when_the_load_is_over(engine, tmp_path, mo
     assert not path.exists()
 
 
+def test_the_lease_is_kept_while_the_load_goes_on_and_no_longer(engine, monkeypatch):
+    monkeypatch.setattr(_soak_run, "KEEP_SECONDS", 0.02)
+    kept = []
+
+    def renew(lease):
+        kept.append(lease)
+        if len(kept) == 1:
+            raise OSError("No space left on device")
+
+    monkeypatch.setattr(_soak_job._proof, "renew_lease", renew)
+    lease = {"instance": "main", "run_id": "a"}
+    soak(engine(seconds_per_token=0.0002), lease=lease)
+    assert len(kept) > 3
+    assert kept[0] == lease
+    count = len(kept)
+    time.sleep(0.1)
+    assert len(kept) == count
+
+
 def test_health_is_asked_and_does_not_change_the_verdict(monkeypatch):
     monkeypatch.setattr(_soak_run, "HEALTH_SECONDS", 0.02)
     answers = [True, False, True]

@@ -111,3 +111,11 @@ def test_what_attempts_taught_is_forgotten_by_command_and_the_attempts_stay(inst
 def test_nothing_is_forgotten_while_a_run_holds_the_instance(instance_host):
     instance_host(server_snapshot, run_id="run", state="leased")
     assert "leased by" in instance_host(server_attempt, state="forgotten", run_id="x")["msg"]
+
+
+def test_a_run_whose_lease_another_one_took_closes_nothing(instance_host):
+    instance_host(server_snapshot, run_id="second")
+    found = instance_host(server_attempt, state="closed", run_id="first", step={"action": "keep"})
+    assert found["failed"] is True
+    assert "leased by another run" in found["msg"]
+    assert instance_host(server_info)["open_change"]["run_id"] == "second"
