@@ -1,6 +1,6 @@
 """Deploy to one host and kill the controller, with all of its workers, when a task begins.
 
-    python killed_run.py INVENTORIES HOST TASK SECONDS_LATER EXTRA_VARIABLES
+python killed_run.py INVENTORIES HOST TASK SECONDS_LATER EXTRA_VARIABLES
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Holds what was seen of every fault against what was expected of it, and prints the table.
 
-    python table.py FAULTS.yml RESULTS
+python table.py FAULTS.yml RESULTS
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ def cell(text: str) -> str:
 def table(results: list[dict]) -> list[str]:
     lines = []
     for result in results:
-        seen, problems = result["seen"], wrong(result)
+        fault, seen, problems = result["fault"], result["seen"], wrong(result)
         serves = " > ".join(served(seen[look], result) for look in ("before", "after_first", "after_next"))
         lines += [
-            f"{'ok   ' if not problems else 'WRONG'} {result['fault']['name']}: {result['fault']['what']} ({result['host']})",
+            f"{'ok   ' if not problems else 'WRONG'} {fault['name']}: {fault['what']} ({result['host']})",
             f"        first run   {cell(seen['first']['said'])}",
             f"        next run    {cell(seen['next']['said'])}",
             f"        serves      {serves}",
