@@ -36,9 +36,9 @@ bench-startup: venv ## what reading the journal costs, and how soon a start-up i
 build: venv ## the release archive in .build/
 	@bash tools/build.sh
 
-readme: venv ## the READMEs of the roles, the tables of the top README and of docs/troubleshooting.md
+readme: venv ## the READMEs of the roles, the tables of the top README, of docs/troubleshooting.md and docs/conflicts.md
 	@.venv/bin/python tools/readme.py
-	@. tools/env.sh && python tools/troubleshooting.py
+	@. tools/env.sh && python tools/troubleshooting.py && python tools/conflicts.py
 
 venv:
 	@bash tools/venv.sh

@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_all
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_base as bases
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_before as before_load
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_boards as boards
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_conflicts as clashes
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_default as engine_default
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_explain as explain
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_inputs as known
@@ -137,8 +138,8 @@ def _assemble(inp, base, options, chosen, target):
     }
     if base.complete:
         facts.update(_solved(inp, base, options, chosen, fraction, cap, target))
-    facts["notes"] = notes.lines(inp, base, facts.get("pool_gib"))
-    if _refused_by_board(inp, base):
+    facts["notes"] = notes.lines(inp, base, facts.get("pool_gib")) + clashes.lines(inp, environment)
+    if _refused_by_board(inp, base) or clashes.refusal(inp, environment):
         facts["feasible"] = False
     result = Plan(**facts)
     result = replace(result, rows=before_load.rows(inp, base.free, base.before) + explain.rows(base, chosen, result))
@@ -298,7 +299,7 @@ def _engine_default(inp, base):
 
 def _refusal(inp, base, options, chosen, result):
     """Return the one sentence for which the restart must not happen, with values that would work, or None."""
-    forbidden = _forbidden(inp, base)
+    forbidden = _forbidden(inp, base) or clashes.refusal(inp, result.environment)
     if forbidden or inp.allow_unproven_plan:
         return forbidden
     if _peaks_above(base):

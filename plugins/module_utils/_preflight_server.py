@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least, version_key
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_arguments import ARGUMENT_CHECKS
+from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_conflicts import check_conflicts
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_environment import ENVIRONMENT_CHECKS
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_host import Instance
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_rules import (
@@ -165,6 +166,7 @@ INSTANCE_CHECKS = (
     check_name,
     *ARGUMENT_CHECKS,
     *ENVIRONMENT_CHECKS,
+    check_conflicts,
     check_keys,
     check_server_version,
     check_paths,

@@ -24,6 +24,8 @@ _SPEC.loader.exec_module(boards)
 
 UNIT = "sglang-main.service"
 ME = 900
+# The tests of several cores run side by side, and the script kills what another run starts under the same name.
+INSTANCE = "t-boards-%d" % os.getpid()
 
 TWO_BOARDS = "0, GPU-aaaa\n1, GPU-bbbb\n"
 NO_APPS = ""
@@ -282,7 +284,7 @@ def test_a_living_and_a_dead_pid():
 
 def _start(*words, **options):
     return subprocess.Popen(
-        [sys.executable, "-I", str(SCRIPT), "--instance", "t-boards", "--unit", "t-boards.service", *words],
+        [sys.executable, "-I", str(SCRIPT), "--instance", INSTANCE, "--unit", INSTANCE + ".service", *words],
         stdout=subprocess.PIPE,
         text=True,
         **options,
@@ -292,7 +294,7 @@ def _start(*words, **options):
 def test_a_real_left_over_is_killed():
     sleeper = subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(60)"],
-        env={"GPUFLEET_SGLANG_INSTANCE": "t-boards"},
+        env={"GPUFLEET_SGLANG_INSTANCE": INSTANCE},
         start_new_session=True,
     )
     try:
