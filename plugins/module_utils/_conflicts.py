@@ -132,9 +132,9 @@ class Hit:
 
 def look(setup):
     """Return the Hits of a setup in the order of the catalogue. What only a journal can tell is not among them."""
-    found, groups = [], _groups(setup)
+    found, groups = [], [replace(setup, gpus=boards) for boards in _groups(setup)]
     for conflict in rows.CONFLICTS:
-        holds = [_holds(when, replace(setup, gpus=boards)) for when in conflict.when for boards in groups]
+        holds = [_holds(when, group) for when in conflict.when for group in groups]
         if conflict.level != rows.NOTICED and any(one is not False for one in holds):
             found.append(Hit(conflict, True in holds))
     return found
