@@ -266,15 +266,14 @@ SAID = {
 }
 
 
-def notes(setup):
+def notes(hits):
     """Return the lines of a plan, without a full stop: what has to prove itself, and what no start-up will show."""
-    return [f"{sentence(hit)[:-1]}: {SAID[hit.level]}" for hit in look(setup) if hit.level in SAID]
+    return [f"{sentence(hit)[:-1]}: {SAID[hit.level]}" for hit in hits if hit.level in SAID]
 
 
-def refusal(setup, where=""):
+def refusal(hits, where=""):
     """Return the sentence for which a setup must not be started, or None. C(where): what sets the allocator."""
-    found = [hit for hit in look(setup) if hit.level == rows.REFUSED]
-    return sentence(found[0], where) if found else None
+    return next((sentence(hit, where) for hit in hits if hit.level == rows.REFUSED), None)
 
 
 # --- known, and not asked for ---------------------------------------------------------------------------------------
