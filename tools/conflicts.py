@@ -13,30 +13,11 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "conflicts.md"
-BLOCK = re.compile(r"(<!-- begin conflicts -->\n).*?(<!-- end conflicts -->)", re.DOTALL)
+from generated_page import Page, catalogues, cell
 
 HEAD = "| | what | when | verdict | what happens | what to do | source |"
 WORDS = {"<on>": "on", "<off>": "off", "<stated>": "stated", "<absent>": "not stated", "<empty>": "empty"}
-
-
-def collection():
-    """Import the catalogue from the checkout and return (conflicts, rows)."""
-    sys.path.insert(0, str(ROOT / "tools"))
-    import tree
-
-    sys.path.insert(0, str(tree.link().parents[2]))
-    from ansible_collections.gpufleet.sglang.plugins.module_utils import _conflicts, _conflicts_rows
-
-    return _conflicts, _conflicts_rows
-
-
-def cell(text):
-    """Return a text as a cell of a Markdown table."""
-    return text.replace("|", "\\|")
 
 
 def condition(when):
@@ -73,7 +54,7 @@ def value_text(value):
 
 def tables():
     """Return the lines between the markers of the page."""
-    conflicts, rows = collection()
+    conflicts, rows = catalogues("_conflicts", "_conflicts_rows")
     lines = []
     for title, expandable in (("With expandable segments", True), ("With any allocator", False)):
         lines += ["### " + title, "", HEAD, "| --- " * 7 + "|"]
@@ -88,30 +69,10 @@ def tables():
     lines += ["### Known, and not asked for", "", "| | what | why | source |", "| --- " * 4 + "|"]
     for row in conflicts.ELSEWHERE:
         lines.append("| " + " | ".join(cell(text) for text in (row.row, row.name, row.why, row.source)) + " |")
-    return [*lines, ""]
+    return [*lines, "", ""]
 
 
-def fresh() -> str:
-    """Return the page with fresh tables."""
-    body = "\n".join(tables())
-    return BLOCK.sub(lambda found: found[1] + "\n" + body + "\n" + found[2], PAGE.read_text())
-
-
-def stale() -> bool:
-    """Tell whether the page does not hold what it should."""
-    return PAGE.read_text() != fresh()
-
-
-def main(arguments: list[str]) -> int:
-    if not stale():
-        return 0
-    if "--check" in arguments:
-        print("conflicts: docs/conflicts.md is not fresh: run tools/conflicts.py")
-        return 1
-    PAGE.write_text(fresh())
-    print("conflicts: wrote docs/conflicts.md")
-    return 0
-
+PAGE = Page("conflicts", "conflicts", tables)
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(PAGE.main(sys.argv[1:]))

@@ -138,12 +138,14 @@ def _assemble(inp, base, options, chosen, target):
     }
     if base.complete:
         facts.update(_solved(inp, base, options, chosen, fraction, cap, target))
-    facts["notes"] = notes.lines(inp, base, facts.get("pool_gib")) + clashes.lines(inp, environment)
-    if _refused_by_board(inp, base) or clashes.refusal(inp, environment):
+    clash, clash_lines = clashes.told(inp, environment)
+    facts["notes"] = notes.lines(inp, base, facts.get("pool_gib")) + clash_lines
+    forbidden = _forbidden(inp, base) or clash
+    if _refused_by_board(inp, base) or clash:
         facts["feasible"] = False
     result = Plan(**facts)
     result = replace(result, rows=before_load.rows(inp, base.free, base.before) + explain.rows(base, chosen, result))
-    result = replace(result, refusal=_refusal(inp, base, options, chosen, result))
+    result = replace(result, refusal=_refusal(inp, base, options, chosen, result, forbidden))
     return replace(
         result,
         explanation=explain.explanation(inp, base, chosen, result),
@@ -297,9 +299,11 @@ def _engine_default(inp, base):
 # ---------------------------------------------------------------------------
 
 
-def _refusal(inp, base, options, chosen, result):
-    """Return the one sentence for which the restart must not happen, with values that would work, or None."""
-    forbidden = _forbidden(inp, base) or clashes.refusal(inp, result.environment)
+def _refusal(inp, base, options, chosen, result, forbidden):
+    """Return the one sentence for which the restart must not happen, with values that would work, or None.
+
+    C(forbidden): the sentence for what no fraction changes, or None.
+    """
     if forbidden or inp.allow_unproven_plan:
         return forbidden
     if _peaks_above(base):

@@ -24,21 +24,18 @@ def setup_of(inp, environment):
     )
 
 
-def refusal(inp, environment):
-    """Return the sentence for which these settings must not be started here, or None."""
-    if inp.device == "cpu" or inp.allow_unproven_plan:
-        return None
-    return conflicts.refusal(setup_of(inp, environment), _set_by(inp))
+def told(inp, environment):
+    """Return (the sentence for which these settings must not be started here or None, lines of the plan).
 
-
-def lines(inp, environment):
-    """Return lines of the plan: what has to prove itself, what no start shows, what is tried although it is refused."""
+    The lines: what has to prove itself, what no start shows, what is tried although it is refused.
+    """
     if inp.device == "cpu":
-        return []
-    setup = setup_of(inp, environment)
-    found = conflicts.notes(setup)
-    refused = conflicts.refusal(setup, _set_by(inp)) if inp.allow_unproven_plan else None
-    return found + ([f"{refused[:-1]}: tried all the same for {PREFIX}allow_unproven_plan"] if refused else [])
+        return None, []
+    hits = conflicts.look(setup_of(inp, environment))
+    refusal, lines = conflicts.refusal(hits, _set_by(inp)), conflicts.notes(hits)
+    if refusal and inp.allow_unproven_plan:
+        return None, [*lines, f"{refusal[:-1]}: tried all the same for {PREFIX}allow_unproven_plan"]
+    return refusal, lines
 
 
 def _set_by(inp):

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_allocator as allocator
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_base as bases
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_before as boards
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_before as before_load
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_inputs as known
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_reserve as reserve
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_situation as situations
@@ -204,14 +204,13 @@ def _emptier_gpus(inp, base, target, fits):
         return []
     first, last, dummy = known.gpu_range(inp)
     others = [place for place in range(len(inp.gpus) - (last - first)) if place != first]
-    free = {place: boards.free_now(_on_gpus_from(inp, place)) for place in others}
+    free = {place: before_load.free_now(_on_gpus_from(inp, place)) for place in others}
     usable = [place for place in others if free[place] is not None and not free[place].refusal]
-    now = boards.free_now(inp)
-    if not usable or now is None:
+    if not usable or base.free is None:
         return []
     best = max(usable, key=lambda place: (free[place].gib, -place))
-    if free[best].gib <= now.gib:
+    if free[best].gib <= base.free.gib:
         return []
     note = "other GPUs of this host, with more free memory now"
     found = _replanned(inp, base, target, fits, "base-gpu-id", best, note)
-    return [dict(one, **{"from": first, "gib": round(free[best].gib - now.gib, 3)}) for one in found]
+    return [dict(one, **{"from": first, "gib": round(free[best].gib - base.free.gib, 3)}) for one in found]

@@ -132,9 +132,9 @@ class Hit:
 
 def look(setup):
     """Return the Hits of a setup in the order of the catalogue. What only a journal can tell is not among them."""
-    found, groups = [], _groups(setup)
+    found, groups = [], [replace(setup, gpus=boards) for boards in _groups(setup)]
     for conflict in rows.CONFLICTS:
-        holds = [_holds(when, replace(setup, gpus=boards)) for when in conflict.when for boards in groups]
+        holds = [_holds(when, group) for when in conflict.when for group in groups]
         if conflict.level != rows.NOTICED and any(one is not False for one in holds):
             found.append(Hit(conflict, True in holds))
     return found
@@ -266,15 +266,14 @@ SAID = {
 }
 
 
-def notes(setup):
+def notes(hits):
     """Return the lines of a plan, without a full stop: what has to prove itself, and what no start-up will show."""
-    return [f"{sentence(hit)[:-1]}: {SAID[hit.level]}" for hit in look(setup) if hit.level in SAID]
+    return [f"{sentence(hit)[:-1]}: {SAID[hit.level]}" for hit in hits if hit.level in SAID]
 
 
-def refusal(setup, where=""):
+def refusal(hits, where=""):
     """Return the sentence for which a setup must not be started, or None. C(where): what sets the allocator."""
-    found = [hit for hit in look(setup) if hit.level == rows.REFUSED]
-    return sentence(found[0], where) if found else None
+    return next((sentence(hit, where) for hit in hits if hit.level == rows.REFUSED), None)
 
 
 # --- known, and not asked for ---------------------------------------------------------------------------------------

@@ -12,9 +12,12 @@ from collections.abc import Iterator
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _conflicts as conflicts
 from ansible_collections.gpufleet.sglang.plugins.module_utils._conflicts_rows import REFUSED
-from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_key
 from ansible_collections.gpufleet.sglang.plugins.module_utils._layers import merged_layers
-from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_host import Instance, layers_of
+from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_host import (
+    Instance,
+    known_version,
+    layers_of,
+)
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_rules import AUTO, SERVER, Finding
 
 
@@ -46,11 +49,3 @@ def merged(instance: Instance, what: str) -> dict | None:
         return merged_layers(layers, what)["merged"]
     except ValueError:
         return None
-
-
-def known_version(version: object) -> str | None:
-    try:
-        version_key(version)
-    except (ValueError, TypeError):
-        return None
-    return str(version)

@@ -298,25 +298,27 @@ def test_a_plan_does_not_choose_them_where_the_model_may_take_images():
 
 def test_a_refusal_names_what_was_found_and_what_repairs_it():
     setup = conflicts.Setup({"enable-memory-saver": True}, {}, ON, NEWEST)
-    assert conflicts.refusal(setup, "sglang_server_allocator_conf") == (
+    assert conflicts.refusal(conflicts.look(setup), "sglang_server_allocator_conf") == (
         "Expandable segments (sglang_server_allocator_conf) with torch_memory_saver: it does not work with such memory"
         ": it stops the start, or overlooks it under the newer name of the variable; remove enable-memory-saver, or set"
         " sglang_server_allocator_conf to '' (fzyzcjy/torch_memory_saver pull 25; entrypoint.py of torch_memory_saver "
         "0.0.10)."
     )
-    assert conflicts.refusal(conflicts.Setup({}, {}, ON, NEWEST)) is None
+    assert conflicts.refusal(conflicts.look(conflicts.Setup({}, {}, ON, NEWEST))) is None
 
 
 def test_notes_say_how_far_it_is_allowed():
     setup = conflicts.Setup({"tp-size": 2}, {}, ON, NEWEST, gpus=boards(2, False, None))
-    first, second = conflicts.notes(setup)
+    first, second = conflicts.notes(conflicts.look(setup))
     assert first.startswith("Expandable segments with custom all-reduce of two boards that have no NVLink")
     assert "not known to apply here, and if so the older one is taken there" in first
     assert first.endswith("allowed, and kept only when start-up and soak prove it")
     assert "graphs in pools of their own" in second
     nixl = dict(PREFILL, **{"disaggregation-transfer-backend": "nixl", "disable-cuda-graph": True})
-    assert conflicts.notes(conflicts.Setup(nixl, {}, ON))[0].endswith("allowed, and no start-up shows it")
-    assert conflicts.notes(conflicts.Setup({"enable-memory-saver": True, "disable-cuda-graph": True}, {}, ON)) == []
+    slow = conflicts.look(conflicts.Setup(nixl, {}, ON))
+    assert conflicts.notes(slow)[0].endswith("allowed, and no start-up shows it")
+    refused = conflicts.Setup({"enable-memory-saver": True, "disable-cuda-graph": True}, {}, ON)
+    assert conflicts.notes(conflicts.look(refused)) == []
 
 
 @pytest.mark.parametrize("size", ["", "x", None, 0, "-3", 2.5])
@@ -345,4 +347,4 @@ def test_only_the_journal_tells_of_a_torch_without_them():
 
 
 def test_the_page_is_fresh():
-    assert not page.stale(), "run `make readme`"
+    assert not page.PAGE.stale(), "run `make readme`"

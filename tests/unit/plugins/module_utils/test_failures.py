@@ -960,10 +960,10 @@ def test_a_row_is_complete(row):
 
 
 def test_the_page_about_crashes_is_made_from_the_table():
-    assert not troubleshooting.stale(), "run tools/troubleshooting.py"
+    assert not troubleshooting.PAGE.stale(), "run tools/troubleshooting.py"
     causes = [row for row in _failure_catalogue.ROWS if row.role in _failure_catalogue.PREFERENCE]
     assert {row.kind for row in causes} <= set(troubleshooting.KINDS)
-    told = troubleshooting.PAGE.read_text()
+    told = troubleshooting.PAGE.path.read_text()
     for row in causes:
         assert any(words.replace("|", "\\|") in told for words in troubleshooting.wordings(row)), row.name
 
