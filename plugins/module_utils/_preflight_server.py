@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_arguments import ARGUMENT_CHECKS
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_conflicts import check_conflicts
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_environment import ENVIRONMENT_CHECKS
+from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_fence import check_fence
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_host import Instance, known_version
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_rules import (
     KEYS,
@@ -168,4 +169,5 @@ INSTANCE_CHECKS = (
     check_server_version,
     check_paths,
     check_unit_extra,
+    check_fence,
 )

@@ -318,7 +318,8 @@ def judge_soak(
     least = "" if tightest is None else f"; the least free was {tightest[1]:.2f} GiB on board {tightest[0]}"
     reason = "{answered} requests were answered, the longest prompt had {longest_prompt_tokens} tokens"
     left = [row["name"] for row in summary["phases"] if row["planned"] and row["requests"] < row["planned"]]
-    cut = f"; the bound in {bound} left no room for all of: {', '.join(left)}" if bound and left else ""
+    what = f"bound in {bound}" if bound else "bounds"
+    cut = f"; the {what} of the load left no room for all of: {', '.join(left)}" if left else ""
     return _end("proven", reason.format(**summary) + least + cut + ".")
 
 

@@ -140,12 +140,13 @@ class Soak:
         deadline = self.seconds * phase.until
         if not phase.must:
             deadline = min(deadline, self.seconds - _soak.reserved_seconds(later, speed, self._ranks))
+        spared = self.limits if phase.kept else _soak.sparing(self.limits, later)
         self._decoding = 0
         if phase.name == "steady":
             self.marks.append((0, self._sample()))
         asks = collections.deque(enumerate(phase.sizes))
         workers = [
-            threading.Thread(target=self._worker, args=(phase, asks, deadline), daemon=True)
+            threading.Thread(target=self._worker, args=(phase, asks, deadline, spared), daemon=True)
             for dummy in range(min(phase.concurrency, len(asks)))
         ]
         for worker in workers:
@@ -160,11 +161,13 @@ class Soak:
         refused = phase.must and self.outcomes and self.outcomes[-1].status != "answered"
         return self.bound is None and not broken and not refused
 
-    def _worker(self, phase, asks, phase_deadline):
+    def _worker(self, phase, asks, phase_deadline, spared):
         while not self._dead.is_set():
             with self._lock:
-                # A phase that is over its share of the time stops sending; what is under way may use the whole bound.
-                if not asks or not self._may_send() or not self._fits(phase, asks[0][1], phase_deadline):
+                # A phase that has used its share of the bounds stops sending; what is under way may use all seconds.
+                if not asks or not self._may_send() or self._bound_of(spared):
+                    return
+                if not self._fits(phase, asks[0][1], phase_deadline):
                     return
                 place, tokens = asks.popleft()
                 dp_rank = place % self._ranks if self._ranks > 1 else None
@@ -206,8 +209,11 @@ class Soak:
 
     def _may_send(self):
         if self.bound is None:
-            self.bound = _soak.first_bound(self.limits, self.clock(), self._number, self._sent_tokens)
+            self.bound = self._bound_of(self.limits)
         return self.bound is None
+
+    def _bound_of(self, limits):
+        return _soak.first_bound(limits, self.clock(), self._number, self._sent_tokens)
 
     def _settle(self):
         """After a broken connection the journal is given a moment to tell the death."""

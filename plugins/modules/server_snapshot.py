@@ -100,6 +100,10 @@ backup:
   description: The backup that was taken or put back, in one line.
   returned: success
   type: dict
+open_change:
+  description: Whether a run that died left a change open.
+  returned: O(state=leased)
+  type: bool
 changed_files:
   description: Files that were put back.
   returned: O(state=restored)
@@ -158,8 +162,8 @@ def restored(module, instance):
     }
 
 
-def leased(_module, _instance):
-    return {"changed": False, "backup": None}
+def leased(_module, instance):
+    return {"changed": False, "backup": None, "open_change": instance.store.change() is not None}
 
 
 def released(module, instance):

@@ -238,6 +238,13 @@ def test_an_inventory_with_all_that_is_allowed_has_no_findings():
         ({"sglang_engine_version": True}, "one exact release"),
         ({"sglang_model_repo": "Qwen/Q", "sglang_model_revision": "main"}, "'main' is a branch"),
         ({"sglang_model_repo": "https://hub/Qwen/Q", "sglang_model_revision": "v1"}, "expected ORG/NAME"),
+        # the fence
+        ({"sglang_server_fence_after_failed": "x"}, "sglang_server_fence is none, so it never runs"),
+        ({"sglang_server_fence": "command"}, "so nothing keeps clients away"),
+        (
+            {"sglang_server_fence": "tasks", "sglang_server_fence_before_stop": "a", "sglang_server_fence_after_failed": "b"},
+            "sglang_server_fence_after_proven: expected the hook that lets clients back",
+        ),
         # several servers
         ({"sglang_server_instances": [{"name": "a", "prot": 1}]}, "did you mean port?"),
         ({"sglang_server_instances": [{"port": 1}]}, "expected a name, found none"),

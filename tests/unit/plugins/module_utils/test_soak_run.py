@@ -185,9 +185,10 @@ def test_a_bound_that_is_surely_too_short_says_so_at_once(engine):
     assert time.monotonic() - began < 5.0
 
 
-def test_the_bound_in_requests(engine):
+def test_the_only_request_is_the_one_that_proves(engine):
     result = soak(engine(), requests=1)
-    assert (result["verdict"], result["bound"], result["requests"]) == ("failed", "requests", 1)
+    assert (result["verdict"], result["bound"], result["requests"]) == ("proven", "requests", 1)
+    assert "left no room for all of: probe, fill, ladder, decode, wave, crowd" in result["reason"]
 
 
 def test_a_context_that_the_server_refuses(engine):
@@ -449,6 +450,22 @@ def test_what_has_no_time_is_left_out_for_what_must_be_done():
     done = [ask.phase for ask, dummy in loop.sent]
     assert (done[-1], made.bound) == ("context", None)
     assert 2 <= done.count("fill") <= 10
+
+
+@pytest.mark.parametrize(
+    ("limits", "fills"),
+    [(_soak.Limits(60.0, prompt_tokens=4000), 2), (_soak.Limits(60.0, requests=6), 4), (_soak.Limits(60.0), 50)],
+)
+def test_what_is_bounded_otherwise_leaves_out_the_fill_too(limits, fills):
+    loop = Loop(first_after=0.001)
+    phases = (
+        _soak.Phase("probe", (1000,), 1, 1),
+        _soak.Phase("fill", (1000,) * 50, 1, 1),
+        _soak.Phase("context", (1000,), 1, 1, must=True, kept=True),
+    )
+    made = loop.run(phases, limits)
+    done = [ask.phase for ask, dummy in loop.sent]
+    assert (done.count("fill"), done[-1], made.bound) == (fills, "context", None)
 
 
 # --- beside the load: how far it is, and whether it looks healthy

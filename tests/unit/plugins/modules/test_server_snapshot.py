@@ -51,6 +51,13 @@ def test_a_run_that_ends_early_holds_the_instance_no_longer(instance_host):
     assert instance_host(server_info)["lease"] is None
 
 
+def test_who_holds_it_learns_of_a_change_that_a_run_left_open(instance_host):
+    assert instance_host(server_snapshot, run_id="run", state="leased")["open_change"] is False
+    snapshot(instance_host)
+    instance_host(server_snapshot, run_id="run", state="released")
+    assert instance_host(server_snapshot, run_id="next", state="leased")["open_change"] is True
+
+
 def test_a_run_that_goes_on_with_an_open_change_makes_it_its_own(instance_host):
     snapshot(instance_host)
     instance_host(server_snapshot, run_id="run", state="released")
