@@ -1,13 +1,16 @@
 # gpufleet.sglang: what can be done in a checkout. Each target installs what it needs; `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help bench-planner bench-soak bench-startup demo test test-long lint unit sanity molecule build readme venv clean
+.PHONY: help bench-planner bench-soak bench-startup demo demo-gpu test test-long lint unit sanity molecule build readme venv clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 demo: venv ## the main job on a test host of this machine: plan, deploy, prove, refuse, go back
 	@bash tools/demo.sh
+
+demo-gpu: venv ## the incident that this answers, on eight played boards: a server dies, a promise is refused, then proven
+	@bash tools/demo_gpu.sh
 
 test: venv ## all tests, with minutes per part
 	@.venv/bin/python tools/run_parts.py
@@ -39,9 +42,9 @@ bench-soak: venv ## which configurations that die within an hour the soak finds,
 build: venv ## the release archive in .build/
 	@bash tools/build.sh
 
-readme: venv ## the READMEs of the roles, the tables of the top README and of docs/troubleshooting.md
+readme: venv ## the READMEs of the roles, the tables of the top README, of docs/troubleshooting.md and docs/conflicts.md
 	@.venv/bin/python tools/readme.py
-	@. tools/env.sh && python tools/troubleshooting.py
+	@. tools/env.sh && python tools/troubleshooting.py && python tools/conflicts.py
 
 venv:
 	@bash tools/venv.sh

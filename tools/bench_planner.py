@@ -32,9 +32,6 @@ from planner_groups import (
     MEASURED_GIB,
     MEASURED_ROWS,
     MEASURED_SHARE,
-    PACKED,
-    PACKED_BAND_SHARE,
-    PACKED_MEDIAN_SHARE,
     PRINTED,
     blind,
     cells,
@@ -120,8 +117,7 @@ def report(rows=False):
     print(f"    {blind_words(found)}; asked for are under {BLIND_MEDIAN_SHARE:.0%} and at most {BLIND_BAND_SHARE:.1%}")
     for how, ours in by_weights(found):
         print(f"    {how}: {blind_words(ours)}")
-        table(ours, rows or how == PACKED)
-    print(f"    all but {PACKED}: {blind_words(others(found))}")
+        table(ours, rows)
     print(f"    every row with the weights that it printed itself: {blind_words(printed)}")
     table(printed)
     print("    rows whose board is not known: free before load as printed")
@@ -174,11 +170,6 @@ def by_weights(found):
     return [(how, [one for one in found if one.how == how]) for how in sorted({one.how for one in found})]
 
 
-def others(found):
-    """Return the results of (c) whose weights are known before the first start."""
-    return [one for one in found if one.how != PACKED]
-
-
 def blind_shares(found):
     """Return (median error, median half band) as shares of the board."""
     error = statistics.median(abs(one.error_gib) / one.board_gib for one in found)
@@ -192,24 +183,14 @@ def blind_words(found):
 
 
 def blind_missed(found, told, printed):
-    """Return the bounds of (c) that are missed, as sentences.
-
-    The promise is kept in every row. Error and band have two bounds: what a load of packed weights leaves behind before
-    0.5.20 is known after the first start only, docs/memory.md tells why; with printed weights those rows keep the
-    narrow ones.
-    """
+    """Return the bounds of (c) that are missed, as sentences. The promise is kept in every row."""
     missed = []
     under = [one.id for one in found + told + printed if not one.good]
     if under:
         missed.append("(c) under the band: " + ", ".join(under))
-    groups = (
-        (f"all but {PACKED}", others(found), BLIND_MEDIAN_SHARE, BLIND_BAND_SHARE),
-        (PACKED, [one for one in found if one.how == PACKED], PACKED_MEDIAN_SHARE, PACKED_BAND_SHARE),
-        ("as printed", printed, BLIND_MEDIAN_SHARE, BLIND_BAND_SHARE),
-    )
-    for name, ours, most_error, most_band in groups:
+    for name, ours in (("all", found), ("as printed", printed)):
         error, band = blind_shares(ours)
-        if error >= most_error or band > most_band:
+        if error >= BLIND_MEDIAN_SHARE or band > BLIND_BAND_SHARE:
             missed.append(f"(c) {name}: error {error:.2%}, half band {band:.2%} of the board")
     return missed
 
@@ -263,7 +244,7 @@ def docs_table():
         ours = [one for one in died if one.family == family]
         good = sum(one.good for one in ours)
         lines.append(f"| {name} | | {len(ours)} | {good} | | | |")
-    last = f"Blind, all: {blind_words(found)}. All but {PACKED}: {blind_words(others(found))}. "
+    last = f"Blind, all: {blind_words(found)}. "
     last += f"Every row with the weights that it printed itself: {blind_words(printed)}."
     half = statistics.median(one.band_gib for one in headroom(all_starts)[0] if one.family == "own memory")
     last += f" Headroom: median half band {half:.2f} GiB on boards with memory of their own."

@@ -8,6 +8,7 @@ What each group compares is told in bench_planner.py, which prints it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from planner_starts import (  # first: it puts the checkout on the path
@@ -23,14 +24,10 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_sol
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv  # isort: skip
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget import plan  # isort: skip
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_options import plan_input  # isort: skip
-from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least  # isort: skip
-from ansible_collections.gpufleet.sglang.plugins.module_utils._model_load import REPACKED  # isort: skip
 
 # Must be kept by each group: (what, the most).
 MEASURED_GIB, MEASURED_SHARE, MEASURED_ROWS = 0.1, 0.005, 0.9
 BLIND_MEDIAN_SHARE, BLIND_BAND_SHARE = 0.01, 0.025
-# Of packed weights before 0.5.20 any part may stay behind: half of them, give or take the other half.
-PACKED_MEDIAN_SHARE, PACKED_BAND_SHARE = 0.09, 0.18
 
 
 @dataclass(frozen=True)
@@ -153,7 +150,7 @@ def _cell_result(start, cell):
 # ---------------------------------------------------------------------------
 
 
-PACKED = "packed weights before 0.5.20"
+PACKED = "tensors of a packed checkpoint"
 CHECKPOINT, PRINTED = "checkpoint bytes", "weights printed by the same start"
 
 
@@ -199,13 +196,36 @@ def checkpoint_of(start, checkpoints):
     return checkpoints.get(start.more.get("checkpoint") or start.more.get("geometry"))
 
 
-def _packed_table(known):
-    """Return what is in 16 bits, and the rest as packed weights of layers, divided like any others."""
-    rows = (
-        ("model.embed_tokens.weight", "BF16", known["plain"]),
-        ("model.layers.0.mlp.down_proj.qweight", "I32", known["bytes"] - known["plain"]),
-    )
-    return [{"name": name, "dtype": dtype, "shape": None, "tensors": 1, "bytes": size} for name, dtype, size in rows]
+def packed_table(known, layers):
+    """Return the table of tensors of a checkpoint that is packed by AWQ, as model_info reads it from its files.
+
+    C(known): the checkpoint of bench.yaml. A packed matrix has 4 bits a number, and for each group of inputs and each
+    output a scale of 16 bits and a zero of 4. Every sixth layer is a full one.
+    """
+    full = [[layer, layer] for layer in range(5, layers, 6)]
+    kinds = {"all": [[0, layers - 1]], "full": full, "window": [[first - 5, first - 1] for first, _last in full]}
+    rows = []
+    for name, outputs, inputs, kind, each in known["packed"]:
+        groups = inputs // known["group"]
+        for part, dtype, shape, bytes_each in (
+            ("qweight", "I32", [inputs, outputs // 8], 4),
+            ("qzeros", "I32", [groups, outputs // 8], 4),
+            ("scales", "F16", [groups, outputs], 2),
+        ):
+            rows.append(_row(f"model.layers.*.{name}.{part}", dtype, shape, bytes_each, kinds[kind], each))
+    for name, shape, *where in known["plain"]:
+        kind = where[0] if where else None
+        inside = [[0, kind - 1]] if isinstance(kind, int) else kinds.get(kind)
+        prefix = "model.layers.*." if kind in kinds else ""
+        rows.append(_row(prefix + name, "BF16", shape, 2, inside, 1))
+    return rows
+
+
+def _row(name, dtype, shape, bytes_each, layers, each):
+    tensors = each * (sum(last - first + 1 for first, last in layers) if layers else 1)
+    row = {"name": name, "dtype": dtype, "shape": shape, "tensors": tensors}
+    row["bytes"] = math.prod(shape) * bytes_each * tensors
+    return dict(row, layers=layers) if layers else row
 
 
 def blind_options(start, board, known):
@@ -225,21 +245,17 @@ def blind_options(start, board, known):
         options = input_of(start, gpus=[entry] * ranks)
     if known is not None:
         options["weight_bytes"] = known["bytes"]
-        if "plain" in known:
-            options["weight_table"] = _packed_table(known)
-        return options, PACKED if _leaves_behind(start, known) else CHECKPOINT
+        if "packed" not in known:
+            return options, CHECKPOINT
+        options["weight_table"] = packed_table(known, start.geometry["layers"])
+        options["weights_created"] = list(start.created)
+        return options, PACKED
     weights = start.weights_gib
     if weights is None:
         before, after, dummy = load_figures(start)
         weights = before - after
     options["measurements"] = [{"origin": "play", "weights_gib": weights, "engine_version": start.version}]
     return options, PRINTED
-
-
-def _leaves_behind(start, known):
-    """Return whether the load leaves packed weights behind, as many as Python's collector has not met yet."""
-    version = start.version
-    return "plain" in known and (version is None or not version_at_least(version, REPACKED.until))
 
 
 def _blind_result(start, board, known):

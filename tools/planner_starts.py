@@ -21,6 +21,7 @@ if DEVTREE not in sys.path:
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv  # noqa: E402
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model import read_geometry  # noqa: E402
+from ansible_collections.gpufleet.sglang.plugins.module_utils._model_created import created_of  # noqa: E402
 
 DATA = tree.ROOT / "tests" / "data"
 GIB = 2**30
@@ -35,6 +36,8 @@ class Start:
     more: dict
     geometry: dict | None
     geometry_problem: str
+    created: tuple = ()  # what the engine makes besides the files
+    environment: tuple = ()  # (name, value), as far as the source tells
 
     @property
     def id(self):
@@ -98,11 +101,12 @@ def load(name):
 
 
 def geometry_of(config):
-    """Return (geometry, problem) of a configuration as the planner itself reads it."""
+    """Return (geometry, problem, what is created) of a configuration as the planner itself reads it."""
+    config = {key: value for key, value in config.items() if key != "how_known"}
     try:
-        return read_geometry({key: value for key, value in config.items() if key != "how_known"}), ""
+        return read_geometry(config), "", tuple(created_of(config))
     except ValueError as error:
-        return None, str(error)
+        return None, str(error), ()
 
 
 def starts():
@@ -116,10 +120,12 @@ def starts():
         if name and name not in read:
             keys = dict(shapes[name], **bench["shapes"].get(name, {}).get("keys", {}))
             read[name] = geometry_of({key: value for key, value in keys.items() if value is not None})
-        geometry, problem = read[name] if name else (None, "the model is not named, or its geometry is not public")
+        unknown = (None, "the model is not named, or its geometry is not public", ())
+        geometry, problem, created = read[name] if name else unknown
         if geometry and more.get("text_only"):
             geometry = dict(geometry, multimodal=False)
-        found.append(Start(row, more, geometry, problem))
+        environment = bench["environments"][more["environment"]]["environment"] if "environment" in more else {}
+        found.append(Start(row, more, geometry, problem, created, tuple(environment.items())))
     return found, bench["boards"], bench["checkpoints"]
 
 
@@ -196,6 +202,8 @@ def input_of(start, **more):
         options["geometry"] = start.geometry
     if start.version is not None:
         options["engine_version"] = start.version
+    if start.environment:
+        options["environment"] = dict(start.environment)
     options.update(more)
     for name in ("max-running-requests", "chunked-prefill-size"):
         options["arguments"].setdefault(name, None)

@@ -30,8 +30,10 @@ HEARTBEAT_SECONDS = 60
 WORKERS = 2
 
 # Scenarios that start the real engine (they run alone), and those that only `make test-long` runs.
-REAL_ENGINE_SCENARIOS = {"default"}
-LONG_SCENARIOS = {"driver_dkms"}
+REAL_ENGINE_SCENARIOS = {"default", "soak_real"}
+LONG_SCENARIOS = {"soak_real", "driver_dkms"}
+# What a scenario does more of when there is time.
+LONG_ENVIRONMENT = {"faults": {"FAULTS": "all"}}
 
 # Each ansible-core that must pass, and the Python that it needs: tools/venv.sh makes an environment where one is found.
 CORES = {"2.19": "Python 3.11", "2.21": "Python 3.12 or later"}
@@ -83,7 +85,9 @@ def all_parts(long: bool) -> list[Part]:
         if scenario in LONG_SCENARIOS and not long:
             continue
         kind = "alone" if scenario in REAL_ENGINE_SCENARIOS else "played"
-        parts.append(Part(f"molecule-{scenario}", ["bash", "tools/molecule.sh", scenario], kind=kind))
+        environment = LONG_ENVIRONMENT.get(scenario, {}) if long else {}
+        command = ["bash", "tools/molecule.sh", scenario]
+        parts.append(Part(f"molecule-{scenario}", command, kind=kind, environment=environment))
     if long:
         starts = ". tools/env.sh && exec python tools/engine_starts.py"
         parts.append(Part("engine-starts", ["bash", "-c", starts], kind="alone"))
@@ -113,8 +117,13 @@ class Runner:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **part.environment}
         with part.log.open("wb") as log:
             process = subprocess.Popen(
-                part.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT, start_new_session=True,
+                part.command,
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
             self.running[part.name] = process
             status = self.wait(part, process, began)

@@ -14,11 +14,9 @@ from __future__ import annotations
 import re
 import re._parser as regex_parser
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "troubleshooting.md"
-BLOCK = re.compile(r"(<!-- begin failures -->\n).*?(<!-- end failures -->)", re.DOTALL)
+from generated_page import Page, catalogues, cell
+
 GAP = "…"
 MOST_TEXTS = 6
 
@@ -52,21 +50,6 @@ KINDS = {
     "unit_failed": "`unit_failed`: systemd did not start it",
     "unknown": "`unknown`: what is known is told, a cause is not named",
 }
-
-
-def collection():
-    """Import the catalogue from the checkout and return (catalogue, figures, record)."""
-    sys.path.insert(0, str(ROOT / "tools"))
-    import tree
-
-    sys.path.insert(0, str(tree.link().parents[2]))
-    from ansible_collections.gpufleet.sglang.plugins.module_utils import (
-        _failure_catalogue,
-        _failure_figures,
-        _failure_record,
-    )
-
-    return _failure_catalogue, _failure_figures, _failure_record
 
 
 def texts_of(tokens, depth=0):
@@ -110,11 +93,6 @@ def wordings(row):
     return found[:MOST_TEXTS]
 
 
-def cell(text):
-    """Return a text as a cell of a Markdown table."""
-    return text.replace("|", "\\|")
-
-
 def code(text):
     """Return a text as Markdown code, also when it holds a backtick."""
     return "`` {0} ``".format(text) if "`" in text else "`{0}`".format(text)
@@ -135,7 +113,7 @@ def rows_of(catalogue, record, rows):
 
 def tables():
     """Return the lines between the markers of the page."""
-    catalogue, figures, record = collection()
+    catalogue, figures, record = catalogues("_failure_catalogue", "_failure_figures", "_failure_record")
     causes = [row for row in catalogue.ROWS if row.role in catalogue.PREFERENCE]
     lines = []
     for kind, title in KINDS.items():
@@ -159,27 +137,7 @@ def tables():
     return lines
 
 
-def fresh() -> str:
-    """Return the page with fresh tables."""
-    body = "\n".join(tables())
-    return BLOCK.sub(lambda found: found[1] + "\n" + body + found[2], PAGE.read_text())
-
-
-def stale() -> bool:
-    """Tell whether the page does not hold what it should."""
-    return PAGE.read_text() != fresh()
-
-
-def main(arguments: list[str]) -> int:
-    if not stale():
-        return 0
-    if "--check" in arguments:
-        print("troubleshooting: docs/troubleshooting.md is not fresh: run tools/troubleshooting.py")
-        return 1
-    PAGE.write_text(fresh())
-    print("troubleshooting: wrote docs/troubleshooting.md")
-    return 0
-
+PAGE = Page("troubleshooting", "failures", tables)
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(PAGE.main(sys.argv[1:]))

@@ -13,6 +13,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _remembered
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget import plan
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_before import WARNING
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_options import (
@@ -21,6 +22,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_options im
     plan_input,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._origins import settings, table
+from ansible_collections.gpufleet.sglang.plugins.module_utils._patience_serving import serving_patience
 
 EXPLANATION_COLUMNS = 110
 
@@ -95,12 +97,20 @@ def plan_of(args):
         return {"failed": True, "msg": sentence}
     try:
         params = validated(args, spec)
-        result = plan(plan_input(params)).as_dict()
+        given = plan_input(params)
+        result = plan(given).as_dict()
     except ValueError as error:
         return {"failed": True, "msg": str(error)}
     warned = [row["note"] for row in result["rows"] if row["name"] == WARNING]
     if warned:
         result["warnings"] = warned
+    result["arguments"], result["environment"] = serving_patience(
+        result["decided"].get("context_tokens"),
+        result["decided"].get("chunked_prefill_size"),
+        given.device,
+        result["arguments"],
+        result["environment"],
+    )
     configuration, kept = result, False
     if params.get("server") is not None:
         result["step"] = next_step_of(result, params)
@@ -110,6 +120,7 @@ def plan_of(args):
         if result["step"]["action"] != "try":
             # It runs on as it is, or not at all: what it takes is missing in the free memory already.
             result["boards"] = [dict(one, more_gib=0.0) for one in result["boards"]]
+    result["remembered"] = _remembered.lines(params["measurements"], params["deaths"], result["quantity_keys"])
     result["settings"] = settings(configuration, params["origins"], params, kept)
     return result
 
@@ -138,7 +149,8 @@ def next_step_of(result, params):
 def show(plan, host, display):
     """Print the table of a plan and its explanation; in the result of a task a table would lose its columns."""
     explanation = textwrap.wrap(plan["explanation"], EXPLANATION_COLUMNS)
-    for line in plan["table"] + [""] + explanation + [""] + table(plan["settings"]):
+    remembered = [""] + plan["remembered"] if plan["remembered"] else []
+    for line in plan["table"] + [""] + explanation + remembered + [""] + table(plan["settings"]):
         display(f"{host} | {line}".rstrip())
 
 

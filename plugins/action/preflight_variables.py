@@ -11,7 +11,7 @@ import yaml
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _preflight
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _preflight, _preflight_fence
 
 ROLES_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "roles")
 # What an inventory may refer to and what is only there after a connection.
@@ -32,6 +32,11 @@ def read_specs(roles: list[str]) -> dict[str, dict]:
 def all_roles() -> list[str]:
     """Every role of the collection: their variables are known names, whichever roles are checked."""
     return sorted(name for name in os.listdir(ROLES_FOLDER) if os.path.isdir(os.path.join(ROLES_FOLDER, name)))
+
+
+def missing(wanted: list[tuple[str, str]]) -> list:
+    """Findings for the files (label, path) that are not on the controller."""
+    return [_preflight_fence.missing_file(label, path) for label, path in wanted if not os.path.isfile(path)]
 
 
 def plain(value):
@@ -67,7 +72,9 @@ class ActionModule(ActionBase):
         )
         variables, broken, later = self.evaluate(task_vars or {})
         known = [*options["known_names"], *_preflight.options_of(read_specs(all_roles()))]
-        found = broken + _preflight.findings(variables, read_specs(options["roles"]), tuple(known))
+        specs = read_specs(options["roles"])
+        found = broken + _preflight.findings(variables, specs, tuple(known))
+        found += missing(_preflight.files_wanted(variables, specs))
         result.update(
             changed=False,
             findings=[one.as_dict() for one in found],

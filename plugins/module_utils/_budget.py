@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_all
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_base as bases
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_before as before_load
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_boards as boards
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_conflicts as clashes
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_default as engine_default
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_explain as explain
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_inputs as known
@@ -137,12 +138,14 @@ def _assemble(inp, base, options, chosen, target):
     }
     if base.complete:
         facts.update(_solved(inp, base, options, chosen, fraction, cap, target))
-    facts["notes"] = notes.lines(inp, base, facts.get("pool_gib"))
-    if _refused_by_board(inp, base):
+    clash, clash_lines = clashes.told(inp, environment)
+    facts["notes"] = notes.lines(inp, base, facts.get("pool_gib")) + clash_lines
+    forbidden = _forbidden(inp, base) or clash
+    if _refused_by_board(inp, base) or clash:
         facts["feasible"] = False
     result = Plan(**facts)
     result = replace(result, rows=before_load.rows(inp, base.free, base.before) + explain.rows(base, chosen, result))
-    result = replace(result, refusal=_refusal(inp, base, options, chosen, result))
+    result = replace(result, refusal=_refusal(inp, base, options, chosen, result, forbidden))
     return replace(
         result,
         explanation=explain.explanation(inp, base, chosen, result),
@@ -296,9 +299,11 @@ def _engine_default(inp, base):
 # ---------------------------------------------------------------------------
 
 
-def _refusal(inp, base, options, chosen, result):
-    """Return the one sentence for which the restart must not happen, with values that would work, or None."""
-    forbidden = _forbidden(inp, base)
+def _refusal(inp, base, options, chosen, result, forbidden):
+    """Return the one sentence for which the restart must not happen, with values that would work, or None.
+
+    C(forbidden): the sentence for what no fraction changes, or None.
+    """
     if forbidden or inp.allow_unproven_plan:
         return forbidden
     if _peaks_above(base):

@@ -41,6 +41,7 @@ def allocator_conflict(inp):
         inp.arguments,
         inp.environment,
         inp.engine_version,
-        known.size(inp, "tp-size"),
+        gpus=known.local_gpus(inp),
         multimodal=known.is_multimodal(inp),
+        torch_version=inp.torch_version,
     )

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_allocator as allocator
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_base as bases
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_before as before_load
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_inputs as known
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_reserve as reserve
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_situation as situations
@@ -65,6 +66,7 @@ def levers(inp, base, options, chosen, target, fits):
     found += _context(inp, base, chosen, target)
     found += _kv_dtype(inp, base, target, fits)
     found += _tensor_parallel(inp, base, target, fits)
+    found += _emptier_gpus(inp, base, target, fits)
     return [one for one in found if one["gib"] > 0.005]
 
 
@@ -190,3 +192,25 @@ def _tensor_parallel(inp, base, target, fits):
             changes["free_before_load_gib"] = base.before.gib
     found = _replanned(inp, base, target, fits, "tp-size", 2 * tp, note, **changes)
     return [dict(one, **{"from": tp}) for one in found]
+
+
+def _on_gpus_from(inp, place):
+    return replace(inp, arguments=dict(inp.arguments, **{"base-gpu-id": place}))
+
+
+def _emptier_gpus(inp, base, target, fits):
+    """Other GPUs of this host on which more is free. C(gib): by how much more the worst of them has before the load."""
+    if inp.device == "cpu" or known.size(inp, "nnodes") > 1 or base.before.source != "table" or not inp.gpus:
+        return []
+    first, last, dummy = known.gpu_range(inp)
+    others = [place for place in range(len(inp.gpus) - (last - first)) if place != first]
+    free = {place: before_load.free_now(_on_gpus_from(inp, place)) for place in others}
+    usable = [place for place in others if free[place] is not None and not free[place].refusal]
+    if not usable or base.free is None:
+        return []
+    best = max(usable, key=lambda place: (free[place].gib, -place))
+    if free[best].gib <= base.free.gib:
+        return []
+    note = "other GPUs of this host, with more free memory now"
+    found = _replanned(inp, base, target, fits, "base-gpu-id", best, note)
+    return [dict(one, **{"from": first, "gib": round(free[best].gib - base.free.gib, 3)}) for one in found]

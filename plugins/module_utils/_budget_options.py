@@ -246,6 +246,7 @@ GEOMETRY_NUMBERS = (
     "max_context_tokens",
     "vision_layers",
     "vision_hidden_size",
+    "vision_intermediate_size",
 )
 
 
@@ -260,6 +261,7 @@ GEOMETRY_KEYS = frozenset(GEOMETRY_NUMBERS + tuple(GEOMETRY_LIMITS)) | {
     "index_pattern",
     "kv_cache_quant_algo",
     "layer_pattern",
+    "layers_built_twice",
     "model_type",
     "multimodal",
     "notes",

@@ -14,10 +14,22 @@ from __future__ import annotations
 import os
 import time
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _change_proof, _classes, _drift, _snapshot
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _change_proof,
+    _classes,
+    _drift,
+    _remembered,
+    _snapshot,
+)
 from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import request_hash
 from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import outcome
-from ansible_collections.gpufleet.sglang.plugins.module_utils._proof import RUN_DIR, Store, lease_refusal
+from ansible_collections.gpufleet.sglang.plugins.module_utils._proof import (
+    LEASE_SECONDS,
+    RUN_DIR,
+    TAUGHT,
+    Store,
+    lease_refusal,
+)
 from ansible_collections.gpufleet.sglang.plugins.module_utils._service import describe, systemd_version
 from ansible_collections.gpufleet.sglang.plugins.module_utils._step import values_of_proof
 
@@ -76,12 +88,15 @@ class Instance:
             "serving": self._serving(own, adopted),
             "proof": told(proof),
             "attempts": attempts,
-            "measurements": [attempt["measurement"] for attempt in attempts if attempt.get("measurement")],
-            "deaths": [attempt["death"] for attempt in attempts if attempt.get("death")],
+            "measurements": self.store.taught("measurements"),
+            "deaths": self.store.taught("deaths"),
+            "remembered": self.remembered(),
             "open_change": self.store.change(),
             "open_change_is_proven": self._open_change_is_proven(proof, own),
             "backups": [_summary(manifest) for manifest in self.store.backups()],
             "previous": self._previous(own),
+            "last_proof": self._previous(own, "proof"),
+            "ways_back": self._ways_back(own),
             "lease": self.store.lease(),
             "drift": _drift.drift(proof, files, drop_ins),
             "drop_ins": drop_ins,
@@ -90,38 +105,71 @@ class Instance:
             "systemd_version": systemd_version(self.run_command),
         }
 
+    def remembered(self):
+        """What is remembered here, as lines for a person."""
+        return _remembered.lines(self.store.taught("measurements"), self.store.taught("deaths"))
+
+    def forget(self, what, check_mode=False):
+        """Forget ``deaths``, ``measurements`` or ``all``. Raises Refused while a run holds the instance.
+
+        :returns: ``{"forgotten": {"measurements": count, "deaths": count}, "before": [lines], "after": [lines]}``.
+        """
+        held = self.store.lease()
+        if held:
+            raise Refused(lease_refusal(self.name, held))
+        names = sorted(TAUGHT) if what == "all" else [what]
+        taught = {name: self.store.taught(name) for name in sorted(TAUGHT)}
+        left = {name: [] if name in names else taught[name] for name in taught}
+        forgotten = {name: len(taught[name]) - len(left[name]) for name in taught}
+        if any(forgotten.values()) and not check_mode:
+            self.store.forget(names)
+        return {
+            "forgotten": forgotten,
+            "before": _remembered.lines(taught["measurements"], taught["deaths"]),
+            "after": _remembered.lines(left["measurements"], left["deaths"]),
+        }
+
     def _serving(self, own, adopted):
         for record in (own, adopted):
             if record and record["active"]:
                 return {"unit": record["name"], "port": record["running"].get("port")}
         return None
 
-    def _previous(self, own):
-        """Name of the newest backup in which this unit was something else than it is now; None when there is none."""
-        now = (own["active"], own["running"].get("config_hash"))
+    def _previous(self, own, kind=None):
+        """Name of the newest backup (of a kind) in which this unit was something else than it is now, or None."""
         for manifest in reversed(self.store.backups()):
-            before = manifest["units"][0]
-            # A key, or a line of the unit, is in no hash of a configuration.
-            if (before["active"], before.get("config_hash")) != now or _snapshot.differences(manifest):
+            if kind in (None, manifest["kind"]) and not _is_as_now(manifest, own):
                 return manifest["name"]
         return None
 
+    def _ways_back(self, own):
+        """What there is to go back to, one line a backup, the newest first."""
+        found = reversed(self.store.backups())
+        return [_snapshot.line(_summary(manifest), _is_as_now(manifest, own)) for manifest in found]
+
     def _open_change_is_proven(self, proof, own):
+        """The run that opened it stored its proof, and nothing else runs since. A host that was restarted before the
+        proven unit was enabled runs nothing: what is proven has only to be started."""
         change = self.store.change()
-        return bool(
-            change
-            and proof
-            and change.get("run_id") == proof.get("run_id")
-            and own["active"]
-            and own["running"].get("config_hash") == proof.get("config_hash")
-        )
+        if not (change and proof and change.get("run_id") == proof.get("run_id")):
+            return False
+        return not own["active"] or own["running"].get("config_hash") == proof.get("config_hash")
 
     # the lease
 
-    def take_lease(self, run_id, who):
-        """Raises Refused when another run holds the instance."""
-        held = self.store.take_lease(run_id, who)
+    def take_lease(self, run_id, who, busy_seconds=0):
+        """Raises Refused when another run holds the instance.
+
+        :arg busy_seconds: how long the run may be busy with something that renews no lease.
+        """
+        held = self.store.take_lease(run_id, who, LEASE_SECONDS + busy_seconds)
         if held:
+            raise Refused(lease_refusal(self.name, held))
+
+    def check_lease(self, run_id):
+        """Raises Refused when another run took the instance over: this one's lease expired meanwhile."""
+        held = self.store.lease()
+        if held and held.get("run_id") != run_id:
             raise Refused(lease_refusal(self.name, held))
 
     # opening a change
@@ -202,13 +250,16 @@ class Instance:
         return steps
 
     def put_back(self, manifest):
-        """Files and proof as they were. Returns the paths that changed."""
-        self._forget_enablement(manifest)
-        changed = _snapshot.put_back(os.path.join(self.store.backup_directory, manifest["name"]), manifest)
+        """Files and proof as they were. Returns the paths that changed.
+
+        The proof goes first: interrupted behind it, the change is still open and not proven, so it is gone back again.
+        """
+        changed = []
         if self.store.proof() != manifest["proof"]:
             self.store.write_proof(manifest["proof"])
             changed.append(os.path.join(self.store.directory, "proof.json"))
-        return changed
+        self._forget_enablement(manifest)
+        return _snapshot.put_back(os.path.join(self.store.backup_directory, manifest["name"]), manifest) + changed
 
     def _forget_enablement(self, manifest):
         """A unit whose file goes would leave the link behind by which it starts at boot."""
@@ -288,6 +339,13 @@ class Instance:
 def told(proof):
     """A proof as it is returned: its files without their sums. One of them holds keys, and a sum confirms a guess."""
     return dict(proof, files=sorted(proof.get("files") or ())) if proof else None
+
+
+def _is_as_now(manifest, own):
+    """Was this unit what it is now? A key, or a line of the unit, is in no hash of a configuration."""
+    before = manifest["units"][0]
+    now = (own["active"], own["running"].get("config_hash"))
+    return (before["active"], before.get("config_hash")) == now and not _snapshot.differences(manifest)
 
 
 def _sums(files):

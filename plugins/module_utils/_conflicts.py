@@ -4,24 +4,26 @@
 
 """Room: conflicts. Which settings bite each other, by version and topology, with the source of each. Private.
 
-Today that is the allocator: expandable segments clear the fragmentation that kills long prefills, but such memory
-cannot be exported the way that older collectives, transfer engines and tools need. And the name of its variable, which
-depends on the version of torch.
+Most of it is the allocator: expandable segments clear the fragmentation that kills long prefills, but such memory
+cannot be exported the way that older collectives, transfer engines and tools need. The catalogue is _conflicts_rows.
+What a setup hits is looked up here: look() gives all of it, expandable_conflict() what keeps a plan from choosing
+expandable segments by itself. And the name of the allocator's variable, which depends on the version of torch.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _conflicts_rows as rows
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_topology import all_pairs
 
 EXPANDABLE_SEGMENTS = "expandable_segments:True"
 
 # --- the name of the variable -----------------------------------------------------------------------------------------
 
-OLD_NAME = "PYTORCH_CUDA_ALLOC_CONF"
-NEW_NAME = "PYTORCH_ALLOC_CONF"
+OLD_NAME, NEW_NAME = rows.OLD_NAME, rows.NEW_NAME
 # Where both are there, torch reads the old one, even when it is empty (huggingface/trl pull 5794).
 ALLOCATOR_NAMES = (OLD_NAME, NEW_NAME)
 NEW_NAME_FROM_TORCH = (2, 10)
@@ -87,114 +89,236 @@ def allocator_value(environment):
     return next((value for value in found if value), "")
 
 
-# --- expandable segments and what they do not go together with --------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Conflict:
-    """A setting that does not go together with expandable segments.
-
-    C(argument) switched on, or with the value C(value); C(multimodal): only models that take images or sound.
-    """
-
-    name: str
-    source: str
-    argument: str | None = None
-    value: str | None = None
-    unless: tuple = ()  # (argument, value): not a conflict then
-    multimodal: bool = False
-    since: str = "0.0"
-
-
-CONFLICTS = (
-    Conflict(
-        "enable-memory-saver",
-        "fzyzcjy/torch_memory_saver pull 25: refuses expandable segments, and overlooks the newer variable name",
-        argument="enable-memory-saver",
-    ),
-    Conflict(
-        "enable-symm-mem",
-        "pytorch/pytorch issue 147851: the pluggable allocator of symmetric memory is ignored",
-        argument="enable-symm-mem",
-    ),
-    Conflict(
-        "moe-a2a-backend deepep",
-        "uccl-project/uccl issue 839: registered buffers, Bad address",
-        argument="moe-a2a-backend",
-        value="deepep",
-    ),
-    Conflict(
-        "disaggregation-mode prefill",
-        "kvcache-ai/Mooncake issue 2511, ai-dynamo/nixl issue 1754: cannot register such memory, or is very slow",
-        argument="disaggregation-mode",
-        value="prefill",
-    ),
-    Conflict(
-        "disaggregation-mode decode",
-        "kvcache-ai/Mooncake issue 2511, ai-dynamo/nixl issue 1754: cannot register such memory, or is very slow",
-        argument="disaggregation-mode",
-        value="decode",
-    ),
-    Conflict(
-        "weight-cache-mode",
-        "sgl-project/sglang pull 27139: expandable memory cannot be exported",
-        argument="weight-cache-mode",
-    ),
-    Conflict(
-        "mm-feature-transport",
-        "sgl-project/sglang pull 30904: features travel by legacy IPC handles (by the mechanism, no report seen)",
-        unless=("mm-feature-transport", "cpu"),
-        multimodal=True,
-        since="0.5.18",
-    ),
-)
-
-# With several ranks, custom all-reduce exports graph buffers; it knows expandable memory from this version on
-# (sgl-project/sglang pull 27593, custom_all_reduce_v2.py), but only where all pairs of boards have NVLink. On two PCIe
-# boards the older way is taken, which does not; on more than two, custom all-reduce switches itself off.
-COLLECTIVE_SINCE = "0.5.13"
-OLD_COLLECTIVE = "SGLANG_OPT_USE_CUSTOM_ALL_REDUCE_V2"
-NO_COLLECTIVE = "disable-custom-all-reduce"
-
-
-OFF = ("", "false", "no", "off", "none", "null", "0")
+OFF_WORDS = ("", "false", "no", "off", "none", "null", "0")
 
 
 def is_set(value):
     """Return whether a flag, a mode or a variable is switched on: None, false, off, none and 0 are not."""
-    return value not in (None, False, 0) and str(value).strip().lower() not in OFF
+    return value not in (None, False, 0) and str(value).strip().lower() not in OFF_WORDS
 
 
-def _bites(row, arguments, engine_version, multimodal):
-    if not version_at_least(engine_version, row.since):
-        return False
-    if row.unless and str(arguments.get(row.unless[0])) == row.unless[1]:
-        return False
-    if row.multimodal and not multimodal:
-        return False
-    if row.argument is None:
-        return True
-    value = arguments.get(row.argument)
-    return is_set(value) if row.value is None else str(value) == row.value
+# --- what a setup hits ------------------------------------------------------------------------------------------------
 
 
-def expandable_conflict(arguments, environment, engine_version, ranks, nvlink=None, multimodal=False):
-    """Return what forbids expandable segments here as text with its source, or "" when nothing known does.
+@dataclass(frozen=True)
+class Setup:
+    """What is asked about. C(arguments) canonical and C(environment): those of one server, all layers merged.
 
-    C(arguments) canonical; C(ranks): tensor-parallel ranks; C(nvlink): whether all pairs of boards have NVLink, None
-    when that is not known (the worse case counts then).
+    C(allocator_conf): what its allocator will be set to, "" for torch's own. C(gpus): the boards of its ranks on this
+    host in their order, as gpu_info returns them; empty where no host was looked at. C(multimodal): None: not known.
     """
-    for row in CONFLICTS:
-        if _bites(row, arguments, engine_version, multimodal):
-            return f"{row.name} ({row.source})"
-    if ranks == 1 or is_set(arguments.get(NO_COLLECTIVE)):
-        return ""
-    if nvlink is False and ranks > 2:
-        return ""  # the engine itself switches custom all-reduce off
-    old = OLD_COLLECTIVE in environment and not is_set(environment[OLD_COLLECTIVE])
-    if old or not version_at_least(engine_version, COLLECTIVE_SINCE) or (ranks == 2 and not nvlink):
-        return (
-            f"custom all-reduce of {ranks} ranks (set {NO_COLLECTIVE} to allow it; sgl-project/sglang pull 27593,"
-            " custom_all_reduce.py)"
-        )
+
+    arguments: dict = field(default_factory=dict)
+    environment: dict = field(default_factory=dict)
+    allocator_conf: str = ""
+    engine_version: str | None = None
+    torch_version: str | None = None
+    gpus: tuple = ()
+    multimodal: bool | None = None
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A row of the catalogue that applies. C(certain): all that it asks for is known; else a part of it is not."""
+
+    conflict: rows.Conflict
+    certain: bool
+
+    @property
+    def level(self):
+        """The level; what would be refused and is not known to apply may be tried, and has to prove itself."""
+        return rows.PROOF if self.conflict.level == rows.REFUSED and not self.certain else self.conflict.level
+
+
+def look(setup):
+    """Return the Hits of a setup in the order of the catalogue. What only a journal can tell is not among them."""
+    found, groups = [], [replace(setup, gpus=boards) for boards in _groups(setup)]
+    for conflict in rows.CONFLICTS:
+        holds = [_holds(when, group) for when in conflict.when for group in groups]
+        if conflict.level != rows.NOTICED and any(one is not False for one in holds):
+            found.append(Hit(conflict, True in holds))
+    return found
+
+
+def expandable_conflict(arguments, environment, engine_version, gpus=(), multimodal=None, torch_version=None):
+    """Return what keeps a plan from choosing expandable segments by itself, as text with its source, or "".
+
+    What is not known counts as the worse case. C(gpus): the boards of the server, as gpu_info returns them.
+    """
+    setup = Setup(arguments, environment, EXPANDABLE_SEGMENTS, engine_version, torch_version, tuple(gpus), multimodal)
+    for hit in look(setup):
+        if not hit.conflict.lever:
+            return f"{hit.conflict.name}: {hit.conflict.happens}; {hit.conflict.repair} ({hit.conflict.source})"
     return ""
+
+
+def _groups(setup):
+    """Return the boards of each tensor-parallel group on this host: a server may have several, of boards in a row."""
+    size = ranks_of(setup.arguments)[1]
+    if size == 1 or len(setup.gpus) <= size:
+        return [setup.gpus]
+    return [setup.gpus[first : first + size] for first in range(0, len(setup.gpus) - size + 1, size)]
+
+
+def is_expandable(conf):
+    """Return whether a configuration of the allocator has expandable segments, in any spelling of True."""
+    return _settings(conf).get("expandable_segments", "").lower() == "true"
+
+
+def _settings(conf):
+    pairs = (part.partition(":")[::2] for part in str(conf or "").split(","))
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def ranks_of(arguments):
+    """Return (tensor-parallel ranks, ranks of such a group on one host); 1 for a group that spans hosts.
+
+    A size that is no whole number counts as 1: other checks say what is wrong with it.
+    """
+    tp, pp, hosts = (_whole(arguments.get(name)) for name in ("tp-size", "pp-size", "nnodes"))
+    return tp, tp if tp * pp // hosts >= tp else 1
+
+
+def _whole(value):
+    try:
+        return max(1, int(str(value).strip()))
+    except ValueError:
+        return 1
+
+
+def _holds(when, setup):
+    """Return whether all of C(when) holds: True, False, or None where something is not known and nothing is False."""
+    known = True
+    for told in _conditions(when, setup):
+        if told is False:
+            return False
+        known = known and told is not None
+    return True if known else None
+
+
+def _conditions(when, setup):
+    """Yield True, False or None for each thing that a row asks for, what costs least first."""
+    yield not when.expandable or is_expandable(setup.allocator_conf)
+    for values, pairs in (
+        (setup.arguments, when.arguments),
+        (setup.environment, when.variables),
+        (_settings(setup.allocator_conf), when.settings),
+    ):
+        for name, wanted in pairs:
+            yield any(_is(values.get(name), one) for one in wanted)
+    yield not any(is_set(setup.arguments.get(name)) for name in when.unless)
+    ranks, group = ranks_of(setup.arguments)
+    yield ranks >= when.least_ranks
+    yield not when.ranks or group in when.ranks
+    yield not when.since or version_at_least(setup.engine_version, when.since)
+    yield not when.before or not version_at_least(setup.engine_version, when.before)
+    if when.torch_before:
+        yield (_major_minor(setup.torch_version) or _major_minor(torch_of(setup.engine_version))) < when.torch_before
+    yield from _of_boards(when, setup)
+    yield when.multimodal is None or (None if setup.multimodal is None else setup.multimodal is when.multimodal)
+
+
+def _of_boards(when, setup):
+    for wanted, key in ((when.nvlink, "nvlinks"), (when.peers, "peers")):
+        if wanted is not None:
+            found = all_pairs(setup.gpus, key)
+            yield None if found is None else found is wanted
+    if when.board:
+        yield any(re.search(when.board, str(gpu.get("name") or "")) for gpu in setup.gpus)
+
+
+def _is(value, wanted):
+    """Return whether a value is what a row asks for; see the top of the catalogue."""
+    text = "" if value is None else str(value).strip()
+    if wanted == rows.ABSENT:
+        return value is None
+    if wanted.startswith("~"):
+        return re.search(wanted[1:], text) is not None
+    known = {
+        rows.STATED: value is not None,
+        rows.EMPTY: value is not None and not text,
+        rows.ON: is_set(value),
+        rows.OFF: value is not None and not is_set(value),
+    }
+    return known[wanted] if wanted in known else text.lower() == wanted
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
+
+
+def sentence(hit, where=""):
+    """Return a Hit as one sentence: what was found, what happens, what repairs it, and the source.
+
+    C(where): the variable by which expandable segments are set.
+    """
+    row = hit.conflict
+    subject = row.name[0].upper() + row.name[1:]
+    if any(when.expandable for when in row.when):
+        subject = "Expandable segments{} with {}".format(f" ({where})" if where else "", row.name)
+    doubt = "" if hit.certain else "not known to apply here, and if so "
+    return f"{subject}: {doubt}{row.happens}; {row.repair} ({row.source})."
+
+
+# What is said behind a line of the plan, by its level.
+SAID = {
+    rows.PROOF: "allowed, and kept only when start-up and soak prove it",
+    rows.WARNED: "allowed, and no start-up shows it",
+}
+
+
+def notes(hits):
+    """Return the lines of a plan, without a full stop: what has to prove itself, and what no start-up will show."""
+    return [f"{sentence(hit)[:-1]}: {SAID[hit.level]}" for hit in hits if hit.level in SAID]
+
+
+def refusal(hits, where=""):
+    """Return the sentence for which a setup must not be started, or None. C(where): what sets the allocator."""
+    return next((sentence(hit, where) for hit in hits if hit.level == rows.REFUSED), None)
+
+
+# --- known, and not asked for ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """What is known to bite with expandable segments, and why no row of this catalogue asks for it."""
+
+    row: str
+    name: str
+    why: str
+    source: str
+
+
+ELSEWHERE = (
+    Elsewhere(
+        "X2",
+        "custom all-reduce of vLLM",
+        "another engine; its line (custom_all_reduce.cuh, invalid argument) is known to the catalogue of failures",
+        "vllm-project/vllm issues/42609, pulls 56193 and 43923",
+    ),
+    Elsewhere("X12", "sleep mode of vLLM", "another engine", "vllm-project/vllm pulls 11743 and 40812"),
+    Elsewhere(
+        "X14",
+        "receivers of handles of such memory",
+        "a server imports none by torch's own handles but image features (X9)",
+        "pytorch/pytorch issues/186213 and issues/198305",
+    ),
+    Elsewhere(
+        "-",
+        "all-reduce of FlashInfer over PCIe (SGLANG_ENABLE_PCIE_IPC_ALLREDUCE)",
+        "its buffers come from cudaMalloc, not from torch",
+        "flashinfer 0.7.2 comm/pcie_ipc_ar.py, sglang 0.5.21 and later",
+    ),
+    Elsewhere(
+        "-",
+        "custom all-reduce of more than two boards without NVLink, or of a group across hosts",
+        "it switches itself off",
+        f"{rows.LEGACY} and custom_all_reduce_utils.py of sglang 0.5.23",
+    ),
+    Elsewhere(
+        "-",
+        "one rank (tp-size 1)",
+        "nothing of custom all-reduce and symmetric memory (X1, X1b, X4) applies; X3 and X5 to X17 do",
+        "use_symmetric_memory in pynccl_allocator.py of sglang 0.5.12 to 0.5.23",
+    ),
+)

@@ -10,7 +10,11 @@ Pure: dictionaries in, dictionaries out. A proof that was stored before somethin
 
 from __future__ import annotations
 
-FILES, ARGUMENTS, PACKAGE, DRIVER, BOARDS, POOL, HEADROOM = (
+from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
+from ansible_collections.gpufleet.sglang.plugins.module_utils._words import server_arguments
+
+UNIT, FILES, ARGUMENTS, PACKAGE, DRIVER, BOARDS, POOL, HEADROOM = (
+    "unit",
     "files",
     "arguments",
     "package",
@@ -32,7 +36,7 @@ def _row(what, sentence, ends=True):
 def since_proof(info, ready, host):
     """What drifted since the proof, the gravest first.
 
-    :arg info: result of ``server_info`` (``proof``, ``running``, ``drift``, ``invocation_id``).
+    :arg info: result of ``server_info`` (``proof``, ``unit``, ``running``, ``drift``, ``invocation_id``).
     :arg ready: result of ``server_ready`` of now; empty when nothing was asked.
     :arg host: ``{"driver_version", "packages", "gpus"}`` as it is now; what is None or empty is not known.
     :returns: ``[{"what", "sentence", "ends"}]``, see ``_row``; empty without a proof.
@@ -51,12 +55,56 @@ def since_proof(info, ready, host):
 def _configuration(proof, info):
     rows = []
     running = info.get("running") or {}
-    if running.get("config_hash") != proof.get("config_hash"):
-        found = "another one runs" if running else "nothing runs"
-        rows.append(_row(ARGUMENTS, "expected the proven configuration %s, %s." % (proof.get("config_hash"), found)))
+    changed = _changed_arguments(proof.get("arguments") or {}, running.get("command_line") or "")
+    if not running:
+        unit = info.get("unit") or {}
+        rows.append(_row(UNIT, "it does not run (%s)." % (unit.get("active_state") or "nobody knows its state")))
+    elif changed:
+        rows.append(_row(ARGUMENTS, "%s." % ", ".join(changed)))
+    elif running.get("config_hash") != proof.get("config_hash"):
+        rows.append(_row(ARGUMENTS, "they are the same, and the environment or the version of the engine is another."))
     if info.get("drift"):
         rows.append(_row(FILES, "changed by hand since the proof: %s." % ", ".join(info["drift"])))
     return rows
+
+
+def _changed_arguments(proven, command_line):
+    """What of the command line of a launcher is not as it was proven, in words; [] where it cannot be read."""
+    if not proven or "sglang" not in command_line:
+        return []
+    try:
+        expected = _options(mask_text(" ".join(server_arguments(proven))).split())
+    except ValueError:
+        return []
+    found = _options(command_line.split())
+    # What was proven as false may be its twin on the command line: the engine decides that.
+    twins = {"--no-" + str(name).replace("_", "-") for name, value in proven.items() if value is False}
+    return [
+        _argument_words(name, expected.get(name), found.get(name))
+        for name in sorted({*expected, *found} - twins)
+        if expected.get(name) != found.get(name)
+    ]
+
+
+def _options(words):
+    """{--name: value} of a command line; a switch has "", and so has one that says true."""
+    found, name = {}, None
+    for word in words:
+        if word.startswith("--"):
+            name, _sign, value = word.partition("=")
+            found[name] = [value] if value else []
+        elif name:
+            found[name].append(word)
+    told = {name: " ".join(values) for name, values in found.items()}
+    return {name: "" if value == "true" else value for name, value in told.items() if value != "false"}
+
+
+def _argument_words(name, before, now):
+    if now is None:
+        return "%s is gone" % " ".join([name, before]).strip()
+    if before is None:
+        return "%s is new" % " ".join([name, now]).strip()
+    return "%s %s is now %s" % (name, before or "(a switch)", now or "(a switch)")
 
 
 def _host(before, now):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine_scan import (
     Argument,
@@ -80,9 +81,17 @@ def version_key(text):
     Own small subset of PEP 440, because hosts have no C(packaging) and because keys of two origins must compare.
     Raises ValueError (one sentence) for a text that is not a version.
     """
-    match = _VERSION_PATTERN.match(text) if isinstance(text, str) else None
-    if match is None:
+    key = _parsed_key(text) if isinstance(text, str) else None
+    if key is None:
         raise ValueError(f"Expected an engine version such as 0.5.23, found {text!r}.")
+    return key
+
+
+@lru_cache(maxsize=256)  # a plan asks for a handful of versions some thousand times
+def _parsed_key(text):
+    match = _VERSION_PATTERN.match(text)
+    if match is None:
+        return None
     release = [int(part) for part in match.group("release").split(".")]
     while len(release) > 1 and release[-1] == 0:
         release.pop()

@@ -843,6 +843,10 @@ ROWS = (
          r"max_running_requests (?:was reduced from the requested|is capped to)", None, role=NOTICE,
          advice="The memory for states allows fewer requests at once than asked for.",
          versions="0.5+", source="SGLang: srt/mem_cache/kv_cache_configurator.py"),
+    _row("segments_ignored", "expandable_segments not supported", r"expandable_segments not supported on this platform", None,
+         role=NOTICE,
+         advice="This torch has no expandable segments and goes on without: set sglang_server_allocator_conf to '', it does nothing.",
+         versions="all", source="torch: c10/cuda/CUDAAllocatorConfig.h"),
 )
 
 # Generic exceptions by the file in which they were raised, when no row knows their text.
@@ -940,6 +944,7 @@ HARMLESS = (
     # What a search for the fastest kernel tries in vain, and a download that is tried again.
     "ignoring this choice",
     "skipping tactic",
+    "skipping config",
     "thrown while requesting",
 )
 

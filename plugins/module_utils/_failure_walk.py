@@ -15,6 +15,7 @@ import re
 from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_catalogue import (
     HARMLESS,
     HOST,
+    NOTICE,
     ROWS,
     WARNED,
     WRAPPER,
@@ -203,7 +204,7 @@ class Walk:
                 raised = block is not None and block.exception is not None and block.exception == text
                 harmless = not raised and any(words in lowered for words in HARMLESS)
             for row in rows:
-                if row.name in tried or (harmless and row.role != HOST and row.kind != "disk_full"):
+                if row.name in tried or (harmless and row.role not in (HOST, NOTICE) and row.kind != "disk_full"):
                     continue
                 tried.add(row.name)
                 match = row.pattern.search(text)

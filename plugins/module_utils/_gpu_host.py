@@ -26,6 +26,12 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu import (
     warnings_in,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_processes import PROCESS_FIELDS, with_processes
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_topology import (
+    LINKS,
+    PEERS,
+    all_pairs,
+    with_topology,
+)
 
 PAUSE_SECONDS = 2  # between two tries while the driver does not answer yet
 TIMED_OUT = (124, 137)  # exit status of timeout(1), and of a process that it had to kill
@@ -83,11 +89,18 @@ def read_host(module):
                 " install the driver."
             )
         result = cpu_result(meminfo, nodes)
-        return dict(result, gpus=with_processes(result["gpus"], "")), warnings
+        return _connected(dict(result, gpus=with_processes(result["gpus"], ""))), warnings
     boards, warnings = _ask(module, path)
     gpus = with_processes(boards, _process_text(module, path))
     result = gpu_result(gpus, _driver_version(module, path), read_text("/proc/meminfo"))
-    return result, warnings + list(result["problems"])
+    matrices = [_topology_text(module, path, words) for words in (LINKS, PEERS)] if len(gpus) > 1 else []
+    return _connected(result, *matrices), warnings + list(result["problems"])
+
+
+def _connected(result, links_text="", peers_text=""):
+    """Return a result of gpu_info with what the boards reach of each other."""
+    gpus = with_topology(result["gpus"], links_text, peers_text)
+    return dict(result, gpus=gpus, full_nvlink=all_pairs(gpus, "nvlinks"))
 
 
 def find_command(module, command):
@@ -98,8 +111,12 @@ def find_command(module, command):
 
 
 def _run(module, path, fields, what="gpu"):
-    """Return (rc, output) of one query. timeout(1) ends a call that hangs on a sick driver."""
-    argv = [path, f"--query-{what}=" + ",".join(fields), "--format=csv,noheader,nounits"]
+    """Return (rc, stdout, stderr) of one query. timeout(1) ends a call that hangs on a sick driver."""
+    return _run_words(module, path, [f"--query-{what}=" + ",".join(fields), "--format=csv,noheader,nounits"])
+
+
+def _run_words(module, path, words):
+    argv = [path] + list(words)
     timeout = module.get_bin_path("timeout")
     seconds = module.params["timeout_seconds"]
     if timeout:
@@ -143,6 +160,15 @@ def _process_text(module, path):
     """Return what the tool says of the processes on the boards, empty where it does not: a plan goes on without."""
     try:
         rc, out, _err = _run(module, path, PROCESS_FIELDS, "compute-apps")
+    except GpuError:
+        return ""
+    return out if rc == 0 else ""
+
+
+def _topology_text(module, path, words):
+    """Return a matrix of nvidia-smi topo, empty where the tool does not tell it: nothing depends on it for sure."""
+    try:
+        rc, out, _err = _run_words(module, path, words)
     except GpuError:
         return ""
     return out if rc == 0 else ""

@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._families import (
     NESTED_TYPES,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._kv_base import UnknownLayout
+from ansible_collections.gpufleet.sglang.plugins.module_utils._model_created import BUILT_TWICE_TYPES
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_family import read_family
 from ansible_collections.gpufleet.sglang.plugins.module_utils._model_figures import (
     ModelError,
@@ -57,6 +58,8 @@ def read_geometry(config):
     geometry["dtype"] = dtype_of(text) or dtype_of(config)
     note_quantization(geometry, quantization_of(config, text))
     geometry.update(vision_of(config, text, architecture))
+    if text.get("model_type") in BUILT_TWICE_TYPES:
+        geometry["layers_built_twice"] = True
     geometry["notes"] = notes
     return geometry
 

@@ -39,12 +39,23 @@ SCALINGS = (
 )
 
 
+# Models that build their layers twice, and the length that the second ones turn by where nothing scales it
+# (sglang srt/models/ministral3.py: LlamaModel makes its own layers, Ministral3Model makes them anew).
+BUILT_TWICE_TYPES = ("ministral3",)
+SECOND_POSITIONS = 16384
+# Rope settings of a class that states two kinds of layers, where the file states none (transformers Gemma4TextConfig).
+TWO_KINDS = {"full_attention": {"rope_type": "proportional"}, "sliding_attention": {"rope_type": "default"}}
+
+
 def created_of(text):
     """Return what is made for the language model that the configuration node C(text) states, as facts.
 
     Nothing is returned for what the node does not tell: the tables are small.
     """
-    size = sum(_table_bytes(text, scaling) for scaling in _scalings(text))
+    size = sum(_table_bytes(text, kind, scaling) for kind, scaling in _scalings(text))
+    if text.get("model_type") in BUILT_TWICE_TYPES:
+        second = dict(text, max_position_embeddings=text.get("original_max_position_embeddings", SECOND_POSITIONS))
+        size += sum(_table_bytes(second, kind, scaling) for kind, scaling in _scalings(text))
     if not size:
         return []
     return [
@@ -53,18 +64,22 @@ def created_of(text):
 
 
 def _scalings(text):
-    """Return the rope settings that differ: models with windowed layers state one for each kind of layer."""
+    """Return (kind of layer or None, rope settings) that differ: windowed layers may have settings of their own."""
     value = text.get("rope_parameters") or text.get("rope_scaling")
-    if isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values()):
-        return list(value.values())
+    kinds = value if isinstance(value, dict) else {}
+    if not kinds and is_integer(text.get("global_head_dim")):
+        kinds = TWO_KINDS
+    settings = [(kind, one) for kind, one in kinds.items() if isinstance(one, dict)]
+    if settings:
+        return settings
     if text.get("rope_local_base_freq") is not None:  # Gemma 3: windowed layers turn at a speed of their own
-        return [value, None]
-    return [value]
+        return [(None, value), (None, None)]
+    return [(None, value)]
 
 
-def _table_bytes(text, scaling):
+def _table_bytes(text, kind, scaling):
     positions = next((text[key] for key in _POSITIONS if is_integer(text.get(key))), None)
-    width = _width(text, scaling)
+    width = _width(text, kind, scaling)
     if positions is None or width is None:
         return 0
     if isinstance(scaling, dict):
@@ -86,16 +101,20 @@ def _scaled(positions, scaling):
     return positions
 
 
-def _width(text, scaling):
-    """Return the numbers of a head that are turned."""
+def _width(text, kind, scaling):
+    """Return the numbers of a head that the table has a column for."""
     if is_integer(text.get("qk_rope_head_dim")) and text.get("kv_lora_rank"):
         return text["qk_rope_head_dim"]
     width = text.get("head_dim")
+    if kind == "full_attention" and is_integer(text.get("global_head_dim")):
+        width = text["global_head_dim"]
     if not is_integer(width):
         hidden, heads = text.get("hidden_size"), text.get("num_attention_heads")
         if not is_integer(hidden) or not is_integer(heads) or heads < 1:
             return None
         width = hidden // heads
+    if isinstance(scaling, dict) and scaling.get("rope_type") == "proportional":
+        return width  # what is not turned has columns too (rope_variant.py Gemma4RotaryEmbedding)
     share = text.get("partial_rotary_factor")
     if share is None and isinstance(scaling, dict):
         share = scaling.get("partial_rotary_factor")

@@ -185,6 +185,25 @@ def quantised_online(row, part, online):
 
 
 # ---------------------------------------------------------------------------
+# Packed tensors
+# ---------------------------------------------------------------------------
+
+# AWQ and GPTQ keep the outputs in the last dimension, AWQ and the zeros of both eight of them in a word
+# (srt/layers/quantization/awq/schemes/awq_marlin.py create_weights, gptq.py).
+_OUTPUTS_LAST = re.compile(r"\.(?:qweight|qzeros|scales)$")
+
+
+def outputs_of(row):
+    """Return how many outputs the matrix of a row may have: the first dimension, of packed tensors the last one."""
+    shape = row.get("shape") or ()
+    if not shape:
+        return ()
+    if not _OUTPUTS_LAST.search(row["name"]):
+        return shape[:1]
+    return (shape[-1], shape[-1] * _NUMBERS_IN_WORD.get(row["dtype"], 1))
+
+
+# ---------------------------------------------------------------------------
 # What is made besides
 # ---------------------------------------------------------------------------
 
@@ -207,31 +226,64 @@ def absorbed_bytes(row):
 
 @dataclass(frozen=True)
 class Leftover:
-    """What a load leaves behind until Python collects it: C(share) of the repacked bytes, and the error of that share.
+    """Layers that a model makes and drops: they count as used until Python's collector runs, which is seldom in a load.
 
-    C(until): the first version that collects it before the pool is measured.
+    C(until): the first version that collects before the pool is measured. C(error): of their share, as the collector
+    may have met some of them.
     """
 
     until: str
-    share: float
     error: float
     source: str
 
 
-# AWQ and GPTQ weights are repacked for Marlin; the packed ones stay where the collector has not run. Printed weights of
-# starts of 0.5.12 on two ranks against the bytes of their folders (github.com/mattbucci/2x-3090-GA102-300-A1-sglang-
-# inference, benchmarks/models-manifest-letsrtfm-amd-2026-07-19.json): of Gemma 4 26B, 31B, 12B and Devstral 24B about
-# 0.15, 0.3, 0.7 and all of it were still there; with Devstral 5.29 GiB came back while graphs were captured. The packed
-# weights of compressed-tensors have another way; starts of Kimi K2.6 in that form differ by some hundred MiB, no more.
-REPACKED = Leftover(
-    "0.5.20", 0.5, 0.5, "srt/mem_cache/kv_cache_configurator.py gc.collect, sgl-project/sglang pull 36583"
+# The parameters of a dropped layer hold its weight loader, and that the layer: a cycle, which only the collector ends.
+# Printed by Devstral Small 2 (24B, AWQ, 0.5.12, two ranks): 12.91 GiB, of which 5.35 came back when the collector ran
+# before the graphs; its 40 layers take 5.38 on a rank. On 0.5.18 342,000 tokens instead of 199,000 where the collector
+# ran first, at 40,960 bytes: 5.45 GiB (github.com/mattbucci/2x-3090-GA102-300-A1-sglang-inference, patches 062).
+BUILT_TWICE = Leftover(
+    "0.5.20", 0.05, "srt/models/ministral3.py, and srt/mem_cache/kv_cache_configurator.py gc.collect (pull 36583)"
 )
-_REPACKED = re.compile(r"\.qweight$")
 
 
-def is_repacked(row):
-    """Return whether the tensors of a row are packed numbers that the load writes anew in another order."""
-    return row["dtype"] in ("I32", "U32") and _REPACKED.search(row["name"]) is not None
+@dataclass(frozen=True)
+class Encoder:
+    """An image encoder that these C(architectures) make even where the files have no weights for it.
+
+    A layer has C(attention) matrices of hidden x hidden and C(feed_forward) of hidden x intermediate numbers, divided
+    among the attention ranks. C(rows) of hidden numbers (positions, patches) and the projection into the language model
+    are whole on every rank.
+    """
+
+    architectures: tuple
+    attention: int
+    feed_forward: int
+    rows: int
+    source: str
+
+
+# Printed by Gemma 4 31B without encoder in its files (0.5.12, AWQ, two ranks): 11.07 GiB, 10.5 without the encoder.
+ENCODERS = (
+    Encoder(
+        ("Gemma4ForConditionalGeneration",),
+        4,
+        3,
+        2 * 10240 + 3 * 16 * 16,
+        "srt/models/gemma4_mm.py Gemma4VisionEncoder, gemma4_vision.py",
+    ),
+)
+
+
+def encoder_bytes(geometry, element_bytes, ways):
+    """Return (bytes on a rank of the encoder that the engine makes by itself, source), (0, "") where none is known."""
+    row = next((row for row in ENCODERS if geometry.get("architecture") in row.architectures), None)
+    sizes = [geometry.get(name) for name in ("vision_layers", "vision_hidden_size", "vision_intermediate_size")]
+    if row is None or not geometry.get("multimodal") or not all(sizes):
+        return 0, ""
+    layers, hidden, intermediate = sizes
+    divided = layers * hidden * (row.attention * hidden + row.feed_forward * intermediate)
+    whole = hidden * (row.rows + (geometry.get("hidden_size") or 0))
+    return (divided / ways + whole) * element_bytes, row.source
 
 
 @dataclass(frozen=True)

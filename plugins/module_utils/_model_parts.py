@@ -49,7 +49,7 @@ _LINEAR = "srt/layers/linear.py"
 _MLA = "srt/models/deepseek_v2.py DeepseekV2AttentionMLA"
 
 TOWER_PARTS = (
-    _part("tower", r"(?:attn|attention|mlp|fc1|fc2|qkv|merger)", TOWER, "srt/layers/attention/vision.py"),
+    _part("tower", r"(?:attn|attention|mlp|fc1|fc2|qkv|merger|feed_forward)", TOWER, "srt/layers/attention/vision.py"),
     _part("tower", r"", REPLICATED, "srt/models/*_vl.py: patch embedding, positions, norms"),
 )
 

@@ -33,6 +33,18 @@ WHOLE_SHARED_BACKENDS = (
     "megamoe",
     "flashinfer_megamoe",
 )
+# Their embeddings are no VocabParallelEmbedding: every rank holds them whole
+# (srt/models/gemma3_causal.py Gemma3TextScaledWordEmbedding, also of gemma3n_causal.py and gemma4_causal.py).
+_GEMMA_4 = ("Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "Gemma4UnifiedForConditionalGeneration")
+WHOLE_EMBEDDINGS = (
+    "Gemma3ForCausalLM",
+    "Gemma3ForConditionalGeneration",
+    "Gemma3nForCausalLM",
+    "Gemma3nForConditionalGeneration",
+    *_GEMMA_4,
+)
+# Layers that have no values are given their keys (srt/models/gemma4_causal.py load_weights).
+KEYS_COPIED = _GEMMA_4
 
 
 class SplitError(ValueError):
@@ -56,6 +68,8 @@ class Layout:
     expert_tp: int  # ranks that share one expert
     shared_whole: bool
     tower_whole: bool
+    embeddings_whole: bool
+    keys_copied: bool  # where a layer has no values
     element_bytes: int
     capability: float | None
     expandable: bool
@@ -85,6 +99,8 @@ def layout_of(table, geometry, arguments, environment, engine_version, capabilit
         expert_tp=max(1, tp // (ep * moe_dp)),
         shared_whole=backend in WHOLE_SHARED_BACKENDS or is_on(arguments.get("enable-deepep-moe", False)),
         tower_whole=is_on(arguments.get("mm-enable-dp-encoder", False)),
+        embeddings_whole=geometry.get("architecture") in WHOLE_EMBEDDINGS,
+        keys_copied=geometry.get("architecture") in KEYS_COPIED,
         element_bytes=model_dtype(geometry, arguments)[1],
         capability=capability_of(capability),
         expandable=any(

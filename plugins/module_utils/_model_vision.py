@@ -112,7 +112,7 @@ WITH_BOTH_ENCODERS = frozenset(("MiMoV2ForCausalLM",))
 
 
 def vision_of(config, text, architecture):
-    """Return C(multimodal), and C(vision_layers) and C(vision_hidden_size) where C(config) states them.
+    """Return C(multimodal), and the sizes of the image encoder (C(vision_layers) and so on) that C(config) states.
 
     C(multimodal): whether the engine takes images or sound when no argument says otherwise. C(text): the language
     model inside C(config). The sizes are those that the engine reads for its own default fraction
@@ -120,7 +120,11 @@ def vision_of(config, text, architecture):
     """
     found = {"multimodal": _is_multimodal(config, text, architecture)}
     encoder = config.get("vision_config")
-    sizes = (("vision_layers", "num_hidden_layers"), ("vision_hidden_size", "hidden_size"))
+    sizes = (
+        ("vision_layers", "num_hidden_layers"),
+        ("vision_hidden_size", "hidden_size"),
+        ("vision_intermediate_size", "intermediate_size"),
+    )
     for name, key in sizes if isinstance(encoder, dict) else ():
         if is_integer(encoder.get(key)) and 0 < encoder[key] < 2**31:
             found[name] = encoder[key]

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._hub import revision_problem
+from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_fence import hook_files
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_host import (
     Host,
     instance_findings,
@@ -32,7 +33,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_rules i
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_server import INSTANCE_CHECKS
 
 # Facts that the roles set; they are no variables to set and no typing errors either.
-OUTPUTS = ("sglang_server_outcomes", "sglang_server_plans")
+OUTPUTS = ("sglang_server_outcomes", "sglang_server_plans", "sglang_server_remembered")
 
 
 def options_of(specs: dict[str, dict]) -> dict:
@@ -165,6 +166,11 @@ HOST_CHECKS = (
     check_servers,
     check_between_servers,
 )
+
+
+def files_wanted(variables: dict, specs: dict[str, dict]) -> list[tuple[str, str]]:
+    """(label, absolute path) of each file that must be on the controller."""
+    return hook_files(Host(variables, options_of(specs), tuple(specs)))
 
 
 def findings(variables: dict, specs: dict[str, dict], known_names: tuple[str, ...] = ()) -> list[Finding]:

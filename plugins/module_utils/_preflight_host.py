@@ -12,6 +12,7 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_key
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_rules import (
     LAYERS,
     SERVER,
@@ -91,3 +92,12 @@ def layers_of(instance: Instance, what: str) -> list[tuple[str, dict]]:
     """(variable, its dictionary) for the three layers of `arguments` or `environment`; what is none is left out."""
     layers = [(SERVER + what + layer, instance.get(what + layer) or {}) for layer in LAYERS]
     return [(variable, values) for variable, values in layers if isinstance(values, dict)]
+
+
+def known_version(version: object) -> str | None:
+    """The version, None for what is none: check_engine_version says that."""
+    try:
+        version_key(version)
+    except ValueError:
+        return None
+    return str(version)

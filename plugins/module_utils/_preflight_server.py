@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least, version_key
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_arguments import ARGUMENT_CHECKS
+from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_conflicts import check_conflicts
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_environment import ENVIRONMENT_CHECKS
-from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_host import Instance
+from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_fence import check_fence
+from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_host import Instance, known_version
 from ansible_collections.gpufleet.sglang.plugins.module_utils._preflight_rules import (
     KEYS,
     RANGES,
@@ -101,12 +103,9 @@ def check_keys(instance: Instance) -> Iterator[Finding]:
 
 
 def is_older(version: object, since: str) -> bool:
-    """Whether a version is known and older; check_engine_version says it when it is none."""
-    try:
-        version_key(version)
-    except ValueError:
-        return False
-    return not version_at_least(version, since)
+    """Whether a version is known and older."""
+    known = known_version(version)
+    return known is not None and not version_at_least(known, since)
 
 
 def check_server_version(instance: Instance) -> Iterator[Finding]:
@@ -165,8 +164,10 @@ INSTANCE_CHECKS = (
     check_name,
     *ARGUMENT_CHECKS,
     *ENVIRONMENT_CHECKS,
+    check_conflicts,
     check_keys,
     check_server_version,
     check_paths,
     check_unit_extra,
+    check_fence,
 )

@@ -9,6 +9,7 @@ Layout below the state directory (default ``/var/lib/sglang``)::
 
     <instance>/proof.json          the last proof
     <instance>/attempts.jsonl      every attempt, one JSON object a line, oldest first
+    <instance>/forgotten.json      up to when attempts teach nothing any more; absent when nothing was forgotten
     <instance>/change.json         the change that is open; absent when none is
     <instance>/backup/<time>/      what a change replaced: manifest.json and the files
 
@@ -24,6 +25,9 @@ import tempfile
 import time
 
 RUN_DIR = "/run/sglang"
+
+# What attempts teach, and under which name an attempt holds it.
+TAUGHT = {"measurements": "measurement", "deaths": "death"}
 
 # Longer than any task of a run takes between two renewals; a run that was killed keeps others waiting no longer than
 # this.
@@ -68,6 +72,17 @@ def read_json(path):
         ) from error
 
 
+def _ends_in_half_a_line(path):
+    try:
+        with open(path, "rb") as stream:
+            if not stream.seek(0, os.SEEK_END):
+                return False
+            stream.seek(-1, os.SEEK_END)
+            return stream.read(1) != b"\n"
+    except FileNotFoundError:
+        return False
+
+
 class Store:
     """What one instance remembers on its host."""
 
@@ -76,6 +91,7 @@ class Store:
         self.backup_directory = os.path.join(self.directory, "backup")
         self._proof = os.path.join(self.directory, "proof.json")
         self._attempts = os.path.join(self.directory, "attempts.jsonl")
+        self._forgotten = os.path.join(self.directory, "forgotten.json")
         self._change = os.path.join(self.directory, "change.json")
         self._lease = os.path.join(run_dir, "%s.lease" % instance)
 
@@ -110,9 +126,29 @@ class Store:
 
     def append_attempt(self, attempt):
         os.makedirs(self.directory, mode=0o755, exist_ok=True)
+        # Behind half a line (a full disk, a power loss) this one would be lost with it.
+        begin = "\n" if _ends_in_half_a_line(self._attempts) else ""
         handle = os.open(self._attempts, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(json.dumps(attempt, sort_keys=True) + "\n")
+            stream.write(begin + json.dumps(attempt, sort_keys=True) + "\n")
+
+    def taught(self, what):
+        """What attempts taught and nobody forgot, oldest first.
+
+        :arg what: ``measurements`` or ``deaths``.
+        """
+        forgotten_at = (read_json(self._forgotten) or {}).get(what, 0)
+        attempts = [attempt for attempt in self.attempts() if attempt.get("at", 0) > forgotten_at]
+        return [attempt[TAUGHT[what]] for attempt in attempts if attempt.get(TAUGHT[what])]
+
+    def forget(self, names, now=None):
+        """Forget what attempts taught up to now. The attempts themselves stay: they are evidence.
+
+        :arg names: of ``TAUGHT``. :arg now: seconds since the epoch.
+        """
+        forgotten = read_json(self._forgotten) or {}
+        forgotten.update({name: time.time() if now is None else now for name in names})
+        write_json(self._forgotten, forgotten)
 
     # change
 
@@ -121,6 +157,12 @@ class Store:
 
     def open_change(self, change):
         write_json(self._change, change)
+
+    def own_change(self, run_id):
+        """The change that is open is this run's from now on: what it proves closes it."""
+        change = self.change()
+        if change and change.get("run_id") != run_id:
+            write_json(self._change, dict(change, run_id=run_id))
 
     def close_change(self):
         """True when a change was open."""
@@ -176,13 +218,15 @@ class Store:
 def renew_lease(lease, seconds=0.0, run_dir=RUN_DIR):
     """Keep the lease of a run that goes on; another run's lease, or none, is left as it is.
 
+    Its own lease that expired meanwhile (a drain that took long) is renewed too, as long as nobody else took it.
+
     :arg lease: ``{"instance", "run_id"}``, or None when the caller holds none.
     :arg seconds: how long the caller will be busy before the next renewal.
     """
     if not lease:
         return
     store = Store("", lease["instance"], run_dir)
-    held = store.lease()
+    held = store.lease(now=0)
     if held and held["run_id"] == lease["run_id"]:
         store.take_lease(lease["run_id"], held["who"], seconds + LEASE_SECONDS)
 

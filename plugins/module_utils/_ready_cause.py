@@ -18,6 +18,9 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._failure_walk impo
 AGAIN_SECONDS = 1.0
 AGAIN_FATAL_SECONDS = 0.2
 
+# Rows of the catalogue that end nothing and say that a setting does nothing, by their names.
+SAID_AT_READY = ("segments_ignored",)
+
 
 class CauseReader:
     """Keeps the start-up record and the failure of one invocation while its journal grows.
@@ -74,6 +77,10 @@ class CauseReader:
             self._seen, self._pending, self._asked_at = news, False, self._clock()
             self.failure = self.ask(unit)
         return self.failure
+
+    def notices(self):
+        """Sentences about lines of the start by which a setting does nothing."""
+        return list(dict.fromkeys(hit.row.advice for hit in self._walk.hits if hit.row.name in SAID_AT_READY))
 
     def ask(self, unit, **silence):
         """Name the cause by all that is kept: ``_failures.classify`` as a dictionary, or None."""

@@ -129,6 +129,10 @@ class StartLook:
         """Keep the cause of death as it is known now."""
         self.failure = self._cause.look(self._unit.state, self._is_ended())
 
+    def notices(self):
+        """Sentences of the journal about settings that do nothing."""
+        return self._cause.notices()
+
     def _hear(self, fresh):
         """Keep when something came last, and the newest line that tells something: a knock at the port does not."""
         if fresh:

@@ -368,7 +368,7 @@ class Waiter:
             failure=_ready.not_told(judged) if judged["verdict"] == "failed" else None,
             headroom=headroom,
             pools=pools,
-            notices=[*_witness_look.missing(boards), *_witness.notices(boards)],
+            notices=[*_witness_look.missing(boards), *_witness.notices(boards), *self._look.notices()],
             answer=_mask.mask_text(sight.answer_text, self._settings.address.secrets),
             answered_by_pid=sight.port_owner,
             pool_as_expected=None if expected is None or pool is None else pool >= expected,

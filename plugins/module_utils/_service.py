@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _adopted
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
 from ansible_collections.gpufleet.sglang.plugins.module_utils._unit import (
     config_hash_of_environ,
@@ -62,13 +63,13 @@ def _argv(pid, proc_root):
     return [word.decode("utf-8", "replace") for word in words if word]
 
 
-def _launcher_argv(pids, proc_root):
-    """Arguments of SGLang's launcher: a unit made by hand may start it from a shell or a script of its own."""
+def _launcher(pids, proc_root):
+    """(pid, words) of SGLang's launcher: a unit made by hand may start it from a shell or a script of its own."""
     for pid in pids:
         argv = _argv(pid, proc_root)
         if "sglang.launch_server" in argv or ("serve" in argv and any(word.endswith("sglang") for word in argv)):
-            return argv
-    return []
+            return pid, argv
+    return None, []
 
 
 def _argument(argv, name, default):
@@ -119,13 +120,14 @@ def read_process(pid, proc_root="/proc"):
 
     :returns: ``{"pid", "pids" (it and all below it), "config_hash" (None for a process that we did not configure),
         "command_line" (secrets masked), "host" and "port" (None when the launcher is not found), "memory_gib" (RAM that
-        comes free when all of them end)}``; empty when there is none.
+        comes free when all of them end), "arguments", "environment" and "venv" of the launcher, see ``_adopted``}``;
+        empty when there is none.
     """
     argv = _argv(pid, proc_root) if pid else []
     if not argv:
         return {}
     tree = descendants(pid, proc_root)
-    launcher = _launcher_argv(tree, proc_root)
+    launcher_pid, launcher = _launcher(tree, proc_root)
     memory_kib = sum(_own_kib(process, proc_root) for process in tree)
     return {
         "pid": pid,
@@ -135,6 +137,9 @@ def read_process(pid, proc_root="/proc"):
         "host": _argument(launcher, "--host", DEFAULT_HOST) if launcher else None,
         "port": _port_of(launcher),
         "memory_gib": round(memory_kib / 1024.0 / 1024.0, 3),
+        "arguments": _adopted.arguments_of(launcher),
+        "environment": _adopted.environment_of(_read_bytes(os.path.join(proc_root, str(launcher_pid), "environ"))),
+        "venv": _adopted.venv_of(launcher),
     }
 
 

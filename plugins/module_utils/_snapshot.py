@@ -63,6 +63,22 @@ def put_back(directory, manifest):
     return changed
 
 
+def line(summary, is_as_now=False):
+    """A backup in one line, for the person who chooses one.
+
+    :arg summary: ``{"name", "kind", "engine_version", "pool_tokens", "fraction", "serving"}``, see ``_change``.
+    :arg is_as_now: what it holds is what runs.
+    """
+    parts = [summary["name"], {"proof": "proven", "baseline": "not proven", "empty": "nothing"}[summary["kind"]]]
+    if summary["kind"] == "proof":
+        pool = summary.get("pool_tokens")
+        parts.append("engine %s" % summary.get("engine_version"))
+        parts.append("pool %s tokens" % ("unknown" if pool is None else f"{pool:,}"))
+        parts.append("fraction %s" % summary.get("fraction"))
+    parts.append("%s served" % ", ".join(summary["serving"]) if summary["serving"] else "nothing served")
+    return ", ".join(parts) + (" (as it is now)" if is_as_now else "")
+
+
 def _replace(source, entry):
     """Put one stored file in place; root's alone until owner and mode are what they were (it may hold a key)."""
     temporary = entry["path"] + ".way-back"

@@ -257,6 +257,13 @@ def reserved_seconds(later_phases, tokens_per_second, ranks=1):
     return RESERVE_FACTOR * kept
 
 
+def sparing(limits, later_phases):
+    """The limits of a phase that leaves requests and prompt tokens to the phases to come that must find them."""
+    kept = [size for phase in later_phases if phase.kept for size in phase.sizes]
+    tokens = None if limits.prompt_tokens is None else limits.prompt_tokens - sum(kept)
+    return replace(limits, requests=limits.requests - len(kept), prompt_tokens=tokens)
+
+
 def first_bound(limits, elapsed_seconds, requests, prompt_tokens):
     """The name of the bound that is reached, or None."""
     if limits.seconds is not None and elapsed_seconds >= limits.seconds:

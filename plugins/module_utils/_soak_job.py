@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _follow,
     _http,
+    _note,
+    _proof,
     _soak,
     _soak_client,
     _soak_judge,
@@ -22,6 +24,9 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _soak_run,
     _soak_watch,
 )
+
+# Longer than any limit that the server is started with: 20 s by default, and what a plan makes of it.
+HEALTH_TIMEOUT_SECONDS = 600.0
 
 
 class Job:
@@ -56,12 +61,29 @@ class Job:
             session, errors, self._address, uuid.uuid4().hex, self._options["vocab_size"], dp_field, image
         )
         sample = _soak_memory.sampler_of(self._options, self._run_command)
-        soak = _soak_run.Soak(phases, self._limits, client.send, sample, watch, dp_ranks=served.dp_ranks)
+        note = _note.Note(self._options.get("progress_file"))
+        tell = note.say if note.path else None
+        soak = _soak_run.Soak(
+            phases,
+            self._limits,
+            client.send,
+            sample,
+            watch,
+            dp_ranks=served.dp_ranks,
+            tell=tell,
+            ask_health=self._is_healthy,
+            keep=lambda: _proof.renew_lease(self._options.get("lease")),
+        )
         try:
             soak.run()
         finally:
+            note.end()
             getattr(sample, "close", int)()
         return self._result(soak, watch, dp_field)
+
+    def _is_healthy(self):
+        """Whether ``/health`` answers 200, however long that takes: the server has a limit of its own."""
+        return self._http.health(self._address, timeout_seconds=HEALTH_TIMEOUT_SECONDS).status == 200
 
     def _image(self):
         """``(URL or None, problem or None)`` of the picture that was given."""
@@ -136,6 +158,8 @@ class Job:
             [] if reached is None else sorted(set(range(self._served.dp_ranks)) - set(reached)),
         )
         figures.update(dp_ranks=reached, growth_mib_per_request=round(growth.mib_per_request, 3) if growth else None)
+        if judged["verdict"] == "proven":
+            judged["reason"] += soak.health.sentence()
         return dict(figures, **judged)
 
     def _figures(self, soak, watch):
@@ -154,13 +178,13 @@ class Job:
             seconds=round(soak.clock(), 2) if soak.outcomes else 0.0,
             bound_seconds=round(soak.seconds, 1),
             longest_prefill_seconds=longest_prefill_seconds(soak.outcomes),
+            health=asdict(soak.health),
         )
         return figures
 
 
 def longest_prefill_seconds(outcomes):
-    """The longest time to a first token, or None. From 20 s on (SGLANG_HEALTH_CHECK_TIMEOUT) ``/health`` answers 503
-    meanwhile, and that is no death."""
+    """The longest time to a first token, or None."""
     waits = [outcome.ttft_seconds for outcome in outcomes if outcome.ttft_seconds is not None]
     return round(max(waits), 2) if waits else None
 

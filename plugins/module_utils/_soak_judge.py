@@ -157,6 +157,49 @@ def _phase_row(name, planned, own):
     }
 
 
+def progress_words(phase, outcomes, tightest):
+    """How far a phase is, for a person who waits: ``62 % of 190,000 tokens, least free 2.1 GiB on board 3``.
+
+    :arg phase: :class:`_soak.Phase`. :arg outcomes: those of this phase. :arg tightest: of :meth:`Samples.tightest`.
+    """
+    planned, done = sum(phase.sizes), sum(outcome.wanted_tokens for outcome in outcomes)
+    if phase.name == "fill":
+        words = f"{100.0 * done / planned:.0f} % of {planned:,} tokens"
+    else:
+        words = f"{len(outcomes)} of {len(phase.sizes)} requests up to {max(phase.sizes):,} tokens"
+    if tightest is None:
+        return words
+    board = "" if tightest[0] == "cpu" else f" on board {tightest[0]}"
+    return f"{words}, least free {tightest[1]:.1f} GiB{board}"
+
+
+@dataclass
+class Health:
+    """What ``/health`` said under load: how often it was asked, how often it did not answer 200, the longest answer.
+
+    It says nothing about the verdict. A load balancer that asks it would take the server out.
+    """
+
+    asked: int = 0
+    refused: int = 0
+    longest_seconds: float = 0.0
+
+    def add(self, good, seconds):
+        self.asked += 1
+        self.refused += 0 if good else 1
+        self.longest_seconds = max(self.longest_seconds, round(seconds, 2))
+
+    def sentence(self):
+        """What there is to be done about it, or an empty text."""
+        if not self.refused:
+            return ""
+        return (
+            f" Of {self.asked} looks at /health {self.refused} got no 200 (the longest took"
+            f" {self.longest_seconds:.0f} s): what asks it would take the server out, so raise"
+            " SGLANG_HEALTH_CHECK_TIMEOUT in sglang_server_environment."
+        )
+
+
 @dataclass(frozen=True)
 class Growth:
     """Memory that a request keeps for ever. ``lasts_requests``: until the least free of this board is used up."""
@@ -275,7 +318,8 @@ def judge_soak(
     least = "" if tightest is None else f"; the least free was {tightest[1]:.2f} GiB on board {tightest[0]}"
     reason = "{answered} requests were answered, the longest prompt had {longest_prompt_tokens} tokens"
     left = [row["name"] for row in summary["phases"] if row["planned"] and row["requests"] < row["planned"]]
-    cut = f"; the bound in {bound} left no room for all of: {', '.join(left)}" if bound and left else ""
+    what = f"bound in {bound}" if bound else "bounds"
+    cut = f"; the {what} of the load left no room for all of: {', '.join(left)}" if left else ""
     return _end("proven", reason.format(**summary) + least + cut + ".")
 
 

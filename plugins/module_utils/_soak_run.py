@@ -20,6 +20,11 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _soak, _soa
 # torch gives back what a pass took only when it must: a spike is seen long after it. Other allocations are shorter.
 SAMPLE_SECONDS = 0.05
 WATCH_SECONDS = 0.5
+TELL_SECONDS = 1.0
+# As often as a load balancer would ask.
+HEALTH_SECONDS = 5.0
+# Far more often than a lease expires.
+KEEP_SECONDS = 20.0
 
 # Requests of the steady phase between two looks at what is left.
 MARK_REQUESTS = 8
@@ -35,12 +40,29 @@ class Soak:
     :arg sample: ``() -> {board: GiB free}``; empty when nothing can be sampled.
     :arg watch: ``() -> failure dict | None``, called again and again; None for nothing wrong. ``watch=None``: no unit.
     :arg dp_ranks: the requests go to so many DP ranks in turn.
+    :arg tell: ``tell(phase, words)``, called about once a second with how far the load is.
+    :arg keep: called every twenty seconds; what must not expire while the load goes on.
+    :arg ask_health: ``() -> bool``, whether ``/health`` answers 200; asked beside the load.
     """
 
-    def __init__(self, phases, limits, send, sample, watch=None, clock=time.monotonic, dp_ranks=1, settle_seconds=None):
+    def __init__(
+        self,
+        phases,
+        limits,
+        send,
+        sample,
+        watch=None,
+        clock=time.monotonic,
+        dp_ranks=1,
+        settle_seconds=None,
+        tell=None,
+        ask_health=None,
+        keep=None,
+    ):
         self.phases = phases
         self.limits = limits
         self.samples = _soak_judge.Samples()
+        self.health = _soak_judge.Health()
         self.outcomes = []
         self.marks = []
         self.failure = None
@@ -48,6 +70,10 @@ class Soak:
         self._send = send
         self._sample = sample
         self._watch = watch
+        self._tell = tell
+        self._ask_health = ask_health
+        self._keep = keep
+        self._phase = None
         self._monotonic = clock
         self._ranks = max(dp_ranks, 1)
         self._settle_seconds = DEATH_SETTLE_SECONDS if settle_seconds is None else settle_seconds
@@ -71,9 +97,14 @@ class Soak:
     def run(self):
         """Send everything, then settle. The results are in the attributes."""
         self._began = self._monotonic()
-        helpers = [threading.Thread(target=self._sampler, daemon=True)]
-        if self._watch:
-            helpers.append(threading.Thread(target=self._watcher, daemon=True))
+        beside = {
+            self._watcher: self._watch,
+            self._teller: self._tell,
+            self._prober: self._ask_health,
+            self._keeper: self._keep,
+        }
+        wanted = [self._sampler] + [target for target, given in beside.items() if given]
+        helpers = [threading.Thread(target=target, daemon=True) for target in wanted]
         for helper in helpers:
             helper.start()
         try:
@@ -100,6 +131,7 @@ class Soak:
 
     def _run_phase(self, phase, later):
         """True when the next phase may begin."""
+        self._phase = phase
         speed = self._speed()
         left = self.seconds - self.clock()
         if phase.must and _soak.is_surely_too_long(phase.sizes[0], speed, left):
@@ -108,12 +140,13 @@ class Soak:
         deadline = self.seconds * phase.until
         if not phase.must:
             deadline = min(deadline, self.seconds - _soak.reserved_seconds(later, speed, self._ranks))
+        spared = self.limits if phase.kept else _soak.sparing(self.limits, later)
         self._decoding = 0
         if phase.name == "steady":
             self.marks.append((0, self._sample()))
         asks = collections.deque(enumerate(phase.sizes))
         workers = [
-            threading.Thread(target=self._worker, args=(phase, asks, deadline), daemon=True)
+            threading.Thread(target=self._worker, args=(phase, asks, deadline, spared), daemon=True)
             for dummy in range(min(phase.concurrency, len(asks)))
         ]
         for worker in workers:
@@ -128,11 +161,13 @@ class Soak:
         refused = phase.must and self.outcomes and self.outcomes[-1].status != "answered"
         return self.bound is None and not broken and not refused
 
-    def _worker(self, phase, asks, phase_deadline):
+    def _worker(self, phase, asks, phase_deadline, spared):
         while not self._dead.is_set():
             with self._lock:
-                # A phase that is over its share of the time stops sending; what is under way may use the whole bound.
-                if not asks or not self._may_send() or not self._fits(phase, asks[0][1], phase_deadline):
+                # A phase that has used its share of the bounds stops sending; what is under way may use all seconds.
+                if not asks or not self._may_send() or self._bound_of(spared):
+                    return
+                if not self._fits(phase, asks[0][1], phase_deadline):
                     return
                 place, tokens = asks.popleft()
                 dp_rank = place % self._ranks if self._ranks > 1 else None
@@ -174,8 +209,11 @@ class Soak:
 
     def _may_send(self):
         if self.bound is None:
-            self.bound = _soak.first_bound(self.limits, self.clock(), self._number, self._sent_tokens)
+            self.bound = self._bound_of(self.limits)
         return self.bound is None
+
+    def _bound_of(self, limits):
+        return _soak.first_bound(limits, self.clock(), self._number, self._sent_tokens)
 
     def _settle(self):
         """After a broken connection the journal is given a moment to tell the death."""
@@ -202,3 +240,29 @@ class Soak:
                 self._dead.set()
                 return
             self._over.wait(WATCH_SECONDS)
+
+    def _teller(self):
+        while not self._over.wait(TELL_SECONDS):
+            if self._phase is not None:
+                with self._lock:
+                    own = [outcome for outcome in self.outcomes if outcome.phase == self._phase.name]
+                try:
+                    self._tell(self._phase.name, _soak_judge.progress_words(self._phase, own, self.samples.tightest()))
+                except OSError:
+                    # A disk that is full is no reason to end a load, nor to go on telling.
+                    return
+
+    def _prober(self):
+        while not self._over.wait(HEALTH_SECONDS):
+            began = self.clock()
+            good = self._ask_health()
+            if not self._over.is_set() and not self._dead.is_set():
+                self.health.add(good, self.clock() - began)
+
+    def _keeper(self):
+        while not self._over.wait(KEEP_SECONDS):
+            try:
+                self._keep()
+            except OSError:
+                # The next try may find room again; the lease of the last one is still good.
+                continue

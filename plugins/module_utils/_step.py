@@ -84,6 +84,9 @@ def _first_step(plan, server, settings):
     problems = settings.get("problems") or []
     if problems:
         return step("refuse", " ".join(problems))
+    unit = server.get("unit") or {}
+    if str(unit.get("unit_file_state")).startswith("masked"):
+        return step("refuse", _masked_sentence(unit.get("name")))
     drift = server.get("drift") or []
     if drift and not settings.get("overwrite_drift"):
         return step("refuse", _drift_sentence(drift))
@@ -98,6 +101,13 @@ def _first_step(plan, server, settings):
         found = _step_with_proof(proof, server, change, settings)
         return found or _step_of_plan(plan, settings, change, "Changed since the proof: %s. " % _listed(change))
     return _step_of_plan(plan, settings, _classes.change_of([(_classes.RESTART_SOAK, "no proof")]))
+
+
+def _masked_sentence(unit):
+    return (
+        "Expected %s to be a unit that may start, found it masked by somebody; run systemctl unmask %s on the host "
+        "when it is to serve again." % (unit, unit)
+    )
 
 
 def _drift_sentence(drift):

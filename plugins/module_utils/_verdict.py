@@ -125,9 +125,12 @@ def judge_attempt(ready, soak, carried=False):
     """
     failure = ready.get("failure") or (soak or {}).get("failure")
     if failure and failure.get("kind") in MEMORY_KINDS and failure.get("direction") in VERDICT_BY_DIRECTION:
+        # The load names the request that it died of.
+        told = None if ready.get("failure") else (soak or {}).get("reason")
         return {
             "verdict": VERDICT_BY_DIRECTION[failure["direction"]],
-            "reason": "Memory ran out in phase %s: %s"
+            "reason": told
+            or "Memory ran out in phase %s: %s"
             % (failure.get("phase") or "unknown", (failure.get("evidence") or "").strip()),
             "failure": failure,
         }

@@ -13,7 +13,7 @@ description:
   - On a host without NVIDIA tools it returns the figures that the engine itself uses on the CPU, the available memory
     of the machine divided by its NUMA nodes.
   - Boards without memory of their own (unified memory) show the memory of the machine.
-  - Says which processes hold memory of a board, as far as the driver tells it.
+  - Says which processes hold memory of a board, as far as the driver tells it, and which boards it reaches by NVLink.
   - When C(nvidia-smi) fails, the module fails with one sentence that names the cause. A single board whose figures
     cannot be planned with is returned with nulls and a sentence in RV(problems).
 extends_documentation_fragment:
@@ -124,6 +124,25 @@ gpus:
           description: What it holds of the board in MiB, V(null) where the driver does not tell.
           type: int
           sample: 75120
+    nvlinks:
+      description:
+        - The other boards, by number, that it reaches by NVLink, as C(nvidia-smi topo -m) says.
+        - Empty for a single board, V(null) where it is not known.
+      type: list
+      elements: int
+      sample: [1, 2, 3]
+    peers:
+      description:
+        - The other boards, by number, whose memory it may read, as C(nvidia-smi topo -p2p r) says.
+        - Empty for a single board, V(null) where it is not known.
+      type: list
+      elements: int
+      sample: [1, 2, 3]
+full_nvlink:
+  description:
+    - Whether every pair of boards has NVLink, V(null) where it is not known. A single board has no pairs, V(true).
+  returned: success
+  type: bool
 gpu_count:
   description: Number of boards, V(0) on the CPU.
   returned: success

@@ -595,6 +595,11 @@ plan_free_gib:
   description: Free memory of the worst GPU on which the plan stands, before anything of the server is started.
   returned: success
   type: float
+remembered:
+  description: What O(measurements) and O(deaths) say, what of it counts for this plan, and from where, as lines.
+  returned: success
+  type: list
+  elements: str
 settings:
   description: Each argument and variable of the environment with C(name), C(value) and where it comes from.
   returned: success

@@ -198,6 +198,15 @@ geometry:
       description: Width of the image encoder, likewise.
       returned: when the model states it
       type: int
+    vision_intermediate_size:
+      description: Width of the feed-forward layers of the image encoder.
+      returned: when the model states it
+      type: int
+    layers_built_twice:
+      description:
+        - Whether the engine makes the layers of this model twice when it loads them.
+      returned: when it does
+      type: bool
     layer_pattern:
       description:
         - One letter for each layer, V(f) full attention, V(w) a sliding window, V(s) a state, V(b) both, V(-) none.

@@ -18,6 +18,7 @@ description:
     or no longer counts as put under load. What was declared stays as it was.
   - With O(state=closed) it closes the change, so that the next run finds nothing to finish or to undo,
     and says what the run came to.
+  - With O(state=forgotten) it forgets what attempts taught. They stay as evidence, and so does the proof.
   - It never fails for a verdict. The verdict is data.
 extends_documentation_fragment:
   - gpufleet.sglang.attributes
@@ -26,9 +27,9 @@ attributes:
   check_mode:
     support: full
   diff_mode:
-    support: none
+    support: partial
     details:
-      - What it writes is memory, not configuration.
+      - Only for O(state=forgotten). What it writes else is memory, not configuration.
 options:
   instance:
     description: Name of the instance.
@@ -39,10 +40,10 @@ options:
     type: str
   state:
     description:
-      - Whether to judge an attempt, to remember files that needed no restart, to remember a load on what runs, or to
-        close the change.
+      - Whether to judge an attempt, to remember files that needed no restart, to remember a load on what runs, to
+        close the change, or to forget.
     type: str
-    choices: [judged, applied, loaded, closed]
+    choices: [judged, applied, loaded, closed, forgotten]
     required: true
   adopt_unit:
     description: A unit made by hand that serves in the place of this instance.
@@ -96,6 +97,11 @@ options:
     type: list
     elements: path
     default: []
+  forget:
+    description: What is forgotten with O(state=forgotten).
+    type: str
+    choices: [deaths, measurements, all]
+    default: all
   keep_backups:
     description: How many backups stay when a change is closed.
     type: int
@@ -137,6 +143,10 @@ pending:
   returned: O(state=applied)
   type: list
   elements: str
+forgotten:
+  description: How many RV(ignore:measurements) and RV(ignore:deaths) are forgotten.
+  returned: O(state=forgotten)
+  type: dict
 outcome:
   description:
     - What the run came to (RV(ignore:success), RV(ignore:verdict), RV(ignore:message) for a person,
@@ -195,12 +205,22 @@ def closed(module, instance):
     return {"changed": instance.close(params["run_id"], params["keep_backups"]), "outcome": outcome}
 
 
+def forgotten(module, instance):
+    told = instance.forget(module.params["forget"], module.check_mode)
+    result = {"changed": any(told["forgotten"].values()), "forgotten": told["forgotten"]}
+    result["diff"] = {name: "".join(line + "\n" for line in told[name]) for name in ("before", "after")}
+    return result
+
+
+STATES = {"judged": judged, "applied": applied, "loaded": loaded, "closed": closed, "forgotten": forgotten}
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
             "instance": {"type": "str", "required": True},
             "unit": {"type": "str"},
-            "state": {"type": "str", "choices": ["judged", "applied", "loaded", "closed"], "required": True},
+            "state": {"type": "str", "choices": list(STATES), "required": True},
             "adopt_unit": {"type": "str"},
             "back": {"type": "dict", "default": {}},
             "attempts": {"type": "list", "elements": "dict", "default": []},
@@ -213,6 +233,7 @@ def main():
             "host": {"type": "dict", "default": {}},
             "request": {"type": "dict", "default": {}},
             "files": {"type": "list", "elements": "path", "default": []},
+            "forget": {"type": "str", "choices": ["deaths", "measurements", "all"], "default": "all"},
             "keep_backups": {"type": "int", "default": 5},
             "run_id": {"type": "str", "required": True},
             "state_dir": {"type": "path", "default": "/var/lib/sglang"},
@@ -222,11 +243,12 @@ def main():
     params = module.params
     unit = params["unit"] or "sglang-%s.service" % params["instance"]
     instance = Instance(module.run_command, params["instance"], unit, params["state_dir"], params["adopt_unit"])
-    if module.check_mode and params["state"] != "closed":
+    if module.check_mode and params["state"] not in ("closed", "forgotten"):
         module.exit_json(changed=True, attempt=None, pending=[])
     try:
-        act = {"judged": judged, "applied": applied, "loaded": loaded, "closed": closed}[params["state"]]
-        result = act(module, instance)
+        if not module.check_mode:
+            instance.check_lease(params["run_id"])
+        result = STATES[params["state"]](module, instance)
     except (OSError, ValueError, Refused) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

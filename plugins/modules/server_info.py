@@ -116,6 +116,15 @@ running:
     memory_gib:
       description: RAM in GiB that comes free when all of them end.
       type: float
+    arguments:
+      description: Arguments of SGLang's launcher by their one name, secrets masked.
+      type: dict
+    environment:
+      description: What of its environment matters to SGLang, secrets masked.
+      type: dict
+    venv:
+      description: Virtual environment of its Python, V(null) when that cannot be told.
+      type: str
 serving:
   description: Unit and port that serve now, null when none does.
   returned: success
@@ -139,6 +148,11 @@ deaths:
   returned: success
   type: list
   elements: dict
+remembered:
+  description: RV(measurements) and RV(deaths) as lines for a person, empty when nothing is remembered.
+  returned: success
+  type: list
+  elements: str
 open_change:
   description: A change that was opened and not closed, null when there is none.
   returned: success
@@ -156,6 +170,15 @@ previous:
   description: Name of the newest backup in which the unit was something else than it is now, null when there is none.
   returned: success
   type: str
+last_proof:
+  description: The same, among backups in which a proven configuration ran.
+  returned: success
+  type: str
+ways_back:
+  description: What there is to go back to in one line a backup, the newest first.
+  returned: success
+  type: list
+  elements: str
 lease:
   description: The run that holds the instance, null when none does.
   returned: success

@@ -308,7 +308,8 @@ pools:
       elements: str
 notices:
   description:
-    - One sentence for each process that is not of the unit and holds 100 MiB or more of one of its boards at ready.
+    - One sentence for each process that is not of the unit and holds 100 MiB or more of one of its boards at ready, and
+      one where torch says that it ignores expandable segments.
   returned: when something was looked at
   type: list
   elements: str

@@ -17,6 +17,7 @@ description:
     and started for it.
     It starts and stops nothing itself.
   - With O(state=leased) it only holds the instance for this run, which is about to look at it and changes no file.
+  - With O(state=released) it holds it no longer, because the run ends here.
 extends_documentation_fragment:
   - gpufleet.sglang.attributes
   - gpufleet.sglang.attributes.linux
@@ -39,9 +40,10 @@ options:
     description: A unit made by hand that serves in the place of this instance.
     type: str
   state:
-    description: Whether to keep what is there, to put it back, or to hold the instance for this run and no more.
+    description:
+      - Whether to keep what is there, to put it back, or to hold the instance for this run and no more, or no longer.
     type: str
-    choices: [taken, restored, leased]
+    choices: [taken, restored, leased, released]
     default: taken
   files:
     description: Files that the change will write. Fragments and drop-ins of the units are kept beside them.
@@ -62,6 +64,12 @@ options:
     description: Who runs, for the sentence that a second run gets.
     type: str
     default: another run
+  busy_seconds:
+    description:
+      - How long the run may be busy with something that does not renew its lease, such as the drain of a server. The
+        lease lasts three minutes longer.
+    type: int
+    default: 0
   state_dir:
     description: Where instances keep what they remember.
     type: path
@@ -92,6 +100,10 @@ backup:
   description: The backup that was taken or put back, in one line.
   returned: success
   type: dict
+open_change:
+  description: Whether a run that died left a change open.
+  returned: O(state=leased)
+  type: bool
 changed_files:
   description: Files that were put back.
   returned: O(state=restored)
@@ -121,6 +133,9 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Ins
 def taken(module, instance):
     params = module.params
     if not instance.snapshot_needed():
+        if not module.check_mode:
+            # A run that finds what served before down goes on with the way back that an earlier one had kept.
+            instance.store.own_change(params["run_id"])
         return {"changed": False, "backup": None}
     if module.check_mode:
         return {"changed": True, "backup": None}
@@ -147,8 +162,17 @@ def restored(module, instance):
     }
 
 
-def leased(_module, _instance):
+def leased(_module, instance):
+    return {"changed": False, "backup": None, "open_change": instance.store.change() is not None}
+
+
+def released(module, instance):
+    if not module.check_mode:
+        instance.store.release_lease(module.params["run_id"])
     return {"changed": False, "backup": None}
+
+
+STATES = {"taken": taken, "restored": restored, "leased": leased, "released": released}
 
 
 def main():
@@ -157,11 +181,12 @@ def main():
             "instance": {"type": "str", "required": True},
             "unit": {"type": "str"},
             "adopt_unit": {"type": "str"},
-            "state": {"type": "str", "choices": ["taken", "restored", "leased"], "default": "taken"},
+            "state": {"type": "str", "choices": list(STATES), "default": "taken"},
             "files": {"type": "list", "elements": "path", "default": []},
             "backup": {"type": "str", "default": "change"},
             "run_id": {"type": "str", "required": True},
             "who": {"type": "str", "default": "another run"},
+            "busy_seconds": {"type": "int", "default": 0},
             "state_dir": {"type": "path", "default": "/var/lib/sglang"},
         },
         supports_check_mode=True,
@@ -170,9 +195,9 @@ def main():
     unit = params["unit"] or "sglang-%s.service" % params["instance"]
     instance = Instance(module.run_command, params["instance"], unit, params["state_dir"], params["adopt_unit"])
     try:
-        if not module.check_mode:
-            instance.take_lease(params["run_id"], params["who"])
-        result = {"taken": taken, "restored": restored, "leased": leased}[params["state"]](module, instance)
+        if not module.check_mode and params["state"] != "released":
+            instance.take_lease(params["run_id"], params["who"], params["busy_seconds"])
+        result = STATES[params["state"]](module, instance)
     except (OSError, ValueError, Refused) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

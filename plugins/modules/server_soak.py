@@ -21,13 +21,18 @@ description:
     that was being worked on.
   - The verdict V(proven) needs an answer to at least one prompt near the declared context.
   - The load is bounded in seconds, requests and tokens. Which bound ended it is returned.
-  - From a prefill of 20 seconds on C(/health) answers 503 meanwhile (E(SGLANG_HEALTH_CHECK_TIMEOUT)). That is no death,
-    and RV(longest_prefill_seconds) tells of it. The server's watchdog (C(--watchdog-timeout), 300 seconds) counts for
-    one chunk and not for a whole prompt.
+  - C(/health) is asked meanwhile. It answers 503 when one pass takes longer than E(SGLANG_HEALTH_CHECK_TIMEOUT) (20
+    seconds). That is no death, and RV(health) tells of it. The server's watchdog (C(--watchdog-timeout), 300 seconds)
+    counts for one pass too, that is for a chunk and not for a whole prompt.
+  - When run as a task, progress is printed while it runs, one line for each phase and at most one in ten seconds. With
+    C(async) the same load runs in one go and prints nothing.
 extends_documentation_fragment:
   - gpufleet.sglang.attributes
   - gpufleet.sglang.attributes.linux
+  - gpufleet.sglang.attributes.action
 attributes:
+  action:
+    support: full
   check_mode:
     support: full
     details:
@@ -55,7 +60,9 @@ options:
     description: File on the host with the API key, alone or in an C(api-key:) line as in a file for C(--config).
     type: path
   admin_api_key:
-    description: Admin key of the server, for O(flush). The default is the API key.
+    description:
+      - Admin key of the server, for O(flush). The default is the C(admin-api-key:) line of O(api_key_file), else the
+        API key.
     type: str
   flush:
     description: Empty the cache before the load. The load is harder without.
@@ -150,6 +157,11 @@ options:
         description: Names the run.
         type: str
         required: true
+  progress_file:
+    description:
+      - A file in which the module notes how far it is. The action plugin of this module gives it and shows the
+        progress.
+    type: path
   fail_on_verdict:
     description: Fail for every verdict other than V(proven). With V(false) the verdict is only returned.
     type: bool
@@ -266,9 +278,17 @@ bound_seconds:
   returned: when something was sent
   type: float
 longest_prefill_seconds:
-  description: The longest time to a first token, of any request. From 20 on C(/health) did not answer meanwhile.
+  description: The longest time to a first token, of any request.
   returned: when something was sent
   type: float
+health:
+  description:
+    - What C(/health) said meanwhile, asked every five seconds, as RV(ignore:asked) (how often), RV(ignore:refused) (how
+      often it was not 200) and RV(ignore:longest_seconds).
+    - It does not change the verdict. What asks it to decide where clients go would have taken the server out.
+  returned: when something was sent
+  type: dict
+  sample: {"asked": 12, "refused": 0, "longest_seconds": 4.01}
 growth_mib_per_request:
   description: Memory that each request keeps for ever, in MiB. Null when there was none to be seen.
   returned: when something was sent
@@ -296,7 +316,13 @@ import traceback
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _host, _proof, _soak, _soak_job
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _host,
+    _proof,
+    _secrets,
+    _soak,
+    _soak_job,
+)
 
 try:
     import requests
@@ -333,6 +359,7 @@ ARGUMENT_SPEC = {
         "type": "dict",
         "options": {"instance": {"type": "str", "required": True}, "run_id": {"type": "str", "required": True}},
     },
+    "progress_file": {"type": "path"},
     "fail_on_verdict": {"type": "bool", "default": True},
 }
 
@@ -347,6 +374,16 @@ def limits_of(params):
         concurrency=params["concurrency"] or None,
         endurance_requests=params["endurance_requests"],
     )
+
+
+def with_admin_key(module, params):
+    """The options with the admin key of a file for ``--config``, where none was given; masked as the others are."""
+    if params["admin_api_key"] or not params["flush"] or not params["api_key_file"]:
+        return params
+    key = _secrets.keys_of_file(params["api_key_file"]).get("admin-api-key")
+    if key:
+        module.no_log_values.add(key)
+    return dict(params, admin_api_key=key)
 
 
 def main():
@@ -366,12 +403,12 @@ def main():
         module.exit_json(changed=False, verdict=None, reason=reason)
     if REQUESTS_ERROR:
         module.fail_json(msg=missing_required_lib("requests"), exception=REQUESTS_ERROR)
-    _proof.renew_lease(params["lease"], params["seconds"] or _soak.AUTO_MOST_SECONDS)
+    _proof.renew_lease(params["lease"])
     job = _soak_job.Job(
         address=_host.address_of(module, params),
         run_command=_host.runner_of(module),
         limits=limits_of(params),
-        options=params,
+        options=with_admin_key(module, params),
     )
     with requests.Session() as session:
         result = job.run(session, requests.RequestException)

@@ -85,6 +85,18 @@ def end_word(result: dict) -> str:
     return "stalled" if figures.get("silence_seconds") is not None else "failed"
 
 
+def soak_end(result: dict) -> str:
+    """What the last line of a load says: what it survived, or why it did not."""
+    if result["verdict"] != "proven":
+        return " ".join(str(result.get("reason") or "").split())[: 2 * _EVIDENCE_LENGTH]
+    words = "{answered} requests, the longest prompt {longest_prompt_tokens:,} tokens".format(**result)
+    least, at = result.get("least_free_gib") or {}, result.get("at") or {}
+    board = at.get("board")
+    if board not in least:
+        return words
+    return words + f", least free {least[board]:.1f} GiB" + ("" if board == "cpu" else f" on board {board}")
+
+
 def up_seconds(result: dict) -> float | None:
     """How long a server was ready already when the wait began; None when it became ready in the wait, or never."""
     ready_at = (result.get("startup") or {}).get("ready_at")

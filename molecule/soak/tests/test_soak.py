@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 HERE = Path(__file__).resolve().parent
-WANTED = yaml.safe_load((HERE.parent / "cases.yml").read_text())
+WANTED = yaml.safe_load((HERE.parent / "vars" / "cases.yml").read_text())
 CASES = {case["name"]: case for case in WANTED["cases"]}
 RESULTS = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results"
 

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make the folder of a big model that costs no disk: config.json, index, and safetensors files that are all header.
 
-    python make_model.py FOLDER --kind kimi-k2|gqa-small|qwen3-next|gpt-oss|draft [--layers N] [--experts N]
+    python make_model.py FOLDER --kind kimi-k2|gqa-small|qwen3-next|gpt-oss|draft|dflash [--layers N] [--experts N]
 
 The headers name every tensor with its true type and shape; behind the header a file is a hole of the right length.
-Shapes are those of the models' public config.json (Kimi-K2, Llama-3.1-8B, Qwen3-Next-80B-A3B, gpt-oss-120b). The folder
-appears when it is complete; one that is there is left alone when it was made by the same words.
+Shapes are those of the models' public config.json (Kimi-K2, Llama-3.1-8B, Qwen3-Next-80B-A3B, gpt-oss-120b, and
+z-lab/Kimi-K2.5-DFlash, which takes embeddings and head from its target). The folder appears when it is complete; one that is there is left alone when it was made by the same words.
 """
 
 from __future__ import annotations
@@ -73,6 +73,11 @@ CONFIGS = {
         "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 14336,
         "vocab_size": 128256, "draft_vocab_size": 32000, "tie_word_embeddings": False,
         "max_position_embeddings": 131072,
+    },
+    "dflash": {
+        "architectures": ["DFlashDraftModel"], "model_type": "qwen3", "num_hidden_layers": 6, "hidden_size": 7168,
+        "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 18432,
+        "vocab_size": 163840, "tie_word_embeddings": False, "max_position_embeddings": 262144, "block_size": 8,
     },
 }
 
@@ -183,17 +188,19 @@ def oss_layer(config: dict, number: int) -> dict:
 
 
 LAYERS = {"kimi-k2": kimi_layer, "gqa-small": llama_layer, "qwen3-next": next_layer, "gpt-oss": oss_layer,
-          "draft": llama_layer}
+          "draft": llama_layer, "dflash": llama_layer}
 
 
 def tensors_of(kind: str, config: dict) -> dict[str, tuple[str, list[int]]]:
     """Every tensor: name -> (type, shape)."""
     hidden = config["hidden_size"]
-    found = {"model.embed_tokens.weight": ("BF16", [config["vocab_size"], hidden])}
+    own = kind != "dflash"
+    found = {"model.embed_tokens.weight": ("BF16", [config["vocab_size"], hidden])} if own else {}
     for number in range(config["num_hidden_layers"]):
         found.update(LAYERS[kind](config, number))
     found["model.norm.weight"] = ("BF16", [hidden])
-    found["lm_head.weight"] = ("BF16", [config.get("draft_vocab_size") or config["vocab_size"], hidden])
+    if own:
+        found["lm_head.weight"] = ("BF16", [config.get("draft_vocab_size") or config["vocab_size"], hidden])
     return found
 
 

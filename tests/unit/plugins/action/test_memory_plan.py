@@ -338,3 +338,20 @@ def test_a_running_server_hides_the_free_memory():
     args.pop("free_before_load_gib")
     assert plan_of(dict(args, server={"active": True}))["free_before_load_gib"] > 90
     assert plan_of(dict(args, server={"active": False}))["free_before_load_gib"] < 3
+
+
+# ---------------------------------------------------------------------------
+# What a long pass needs beside memory
+# ---------------------------------------------------------------------------
+
+
+def test_health_and_watchdog_wait_for_the_longest_pass():
+    """200,000 tokens: in chunks of 8,192 8192 / 500 x 2.53 = 41.4 s; of 16,384 82.8 s, and five times that is 414 s."""
+    answer = plan_of(reference(context_tokens=200000, chunked_prefill_size=8192, server={}, allow_unproven_plan=True))
+    assert answer["environment"]["SGLANG_HEALTH_CHECK_TIMEOUT"] == "50"
+    assert answer["step"]["action"] == "try", answer["step"]["reason"]
+    assert answer["step"]["values"]["environment"] == answer["environment"]
+    larger = plan_of(reference(context_tokens=200000, chunked_prefill_size=16384))
+    assert larger["environment"]["SGLANG_HEALTH_CHECK_TIMEOUT"] == "90"
+    shown = {row["name"]: row["origin"] for row in larger["settings"]}
+    assert (shown["watchdog-timeout"], larger["arguments"]["watchdog-timeout"]) == ("plan", 420)

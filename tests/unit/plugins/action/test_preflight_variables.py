@@ -59,3 +59,20 @@ def test_every_role_has_specifications_that_are_known(action):
     specs = preflight_variables.read_specs(preflight_variables.all_roles())
     assert {"sglang_engine", "sglang_model", "sglang_preflight", "sglang_server"} <= set(specs)
     assert preflight_variables.read_specs(["no_such_role"]) == {}
+
+
+def test_a_file_of_tasks_must_be_on_the_controller(tmp_path):
+    specs = preflight_variables.read_specs(["sglang_server"])
+    (tmp_path / "away.yml").write_text("---\n[]\n")
+    hooks = {"before_stop": "away.yml", "after_proven": "back.yml", "after_failed": "away.yml"}
+    variables = {f"sglang_server_fence_{hook}": str(tmp_path / name) for hook, name in hooks.items()}
+    wanted = preflight_variables._preflight.files_wanted(dict(variables, sglang_server_fence="tasks"), specs)
+    assert [path for dummy, path in wanted] == [str(tmp_path / name) for name in hooks.values()]
+    assert [one.sentence for one in preflight_variables.missing(wanted)] == [
+        "sglang_server_fence_after_proven: expected a file of tasks on the controller, found none at "
+        f"{tmp_path}/back.yml: correct the path, or put it there."
+    ]
+    # A command is none, and a path below the playbook is found by Ansible.
+    assert preflight_variables._preflight.files_wanted(dict(variables, sglang_server_fence="command"), specs) == []
+    beside = {"sglang_server_fence": "tasks", "sglang_server_fence_before_stop": "tasks/away.yml"}
+    assert preflight_variables._preflight.files_wanted(beside, specs) == []

@@ -443,6 +443,37 @@ def test_levers_that_buy_nothing_are_not_named():
     assert "arguments: kv-cache-dtype" not in [one["lever"] for one in answer.levers]
 
 
+def boards_with_free(*gib):
+    return tuple({"name": "H100", "memory_total_mib": 81559, "memory_free_mib": one * 1024} for one in gib)
+
+
+@pytest.mark.parametrize(
+    ("free", "arguments", "expected"),
+    [
+        ((70, 60, 78, 78), {"tp-size": 2}, (0, 2, 18.0)),
+        ((70, 60, 78, 78), {"tp-size": 1}, (0, 2, 8.0)),
+        ((70, 60, 72, 78, 71, 65), {"tp-size": 2, "base-gpu-id": 4}, (4, 2, 7.0)),
+        ((60, 78, 70, 79), {"tp-size": 2, "gpu-id-step": 2}, (0, 1, 18.0)),
+        ((78, 78, 70, 60), {"tp-size": 2}, None),
+        ((60, 70), {"tp-size": 2}, None),
+        ((70, 60, 78, 78), {"tp-size": 2, "nnodes": 1, "base-gpu-id": 2}, None),
+    ],
+)
+def test_emptier_gpus_of_the_host_are_a_lever(free, arguments, expected):
+    options = {"geometry": geometry("meta-llama/Llama-3.1-8B-Instruct"), "weight_bytes": 16060522496}
+    answer = plan(PlanInput(gpus=boards_with_free(*free), arguments=arguments, target_tokens=100000, **options))
+    found = [one for one in answer.levers if one["lever"] == "arguments: base-gpu-id"]
+    assert [(one["from"], one["to"], one["gib"]) for one in found] == ([expected] if expected else [])
+    assert all("base-gpu-id" in one["paste"] and one["tokens"] > 0 and not one["automatic"] for one in found)
+
+
+def test_emptier_gpus_are_no_lever_where_free_memory_is_stated():
+    more = {"free_before_load_gib": 50.0, "geometry": geometry("meta-llama/Llama-3.1-8B-Instruct")}
+    gpus = boards_with_free(70, 78)
+    answer = plan(PlanInput(gpus=gpus, arguments={"tp-size": 1}, target_tokens=1000, weights_gib=15.0, **more))
+    assert "arguments: base-gpu-id" not in [one["lever"] for one in answer.levers]
+
+
 def measured(version):
     return {"origin": "host", "engine_version": version, "free_before_load_gib": 94.97, "weights_gib": 75.0}
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Instance, Refused
@@ -440,3 +442,62 @@ def test_a_proof_keeps_the_floors_that_its_load_was_held_against(world):
     proof = instance.store.proof()
     assert (proof["min_headroom_gib"], proof["min_least_free_gib"]) == (2.0, 1.0)
     assert (proof["shared"], proof["host"]) == (True, {"gpus": ["H200"]})
+
+
+def test_a_host_that_was_restarted_behind_the_proof_has_only_to_start_it(world):
+    instance = world.instance()
+    instance.take_snapshot("run", world.files)
+    world.judge(instance)
+    assert instance.inform()["open_change_is_proven"] is True
+    # Something else that runs was started by somebody.
+    world.serve(config_hash="something else")
+    assert instance.inform()["open_change_is_proven"] is False
+
+
+def test_a_way_back_that_is_interrupted_leaves_nothing_that_counts_as_proven(world, monkeypatch):
+    instance = world.instance()
+    instance.take_snapshot("run", world.files)
+    world.judge(instance)
+    world.unit_file.write_text("candidate\n")
+    monkeypatch.setattr("os.unlink", lambda path: (_ for _ in ()).throw(OSError(28, "No space left", path)))
+    with pytest.raises(OSError, match="No space left"):
+        instance.put_back(instance.find_backup("change"))
+    monkeypatch.undo()
+    instance.put_back(instance.find_backup("change"))
+    assert instance.inform()["open_change_is_proven"] is False
+    assert not world.unit_file.exists()
+
+
+def test_a_run_whose_lease_was_taken_over_writes_nothing_more(world):
+    instance = world.instance()
+    instance.take_lease("a", "ann")
+    instance.check_lease("a")
+    with pytest.raises(Refused, match="ann"):
+        instance.check_lease("b")
+    instance.store.release_lease("a")
+    instance.check_lease("b")
+
+
+def test_a_lease_lasts_as_long_as_the_run_is_busy(world):
+    instance = world.instance()
+    instance.take_lease("a", "ann", busy_seconds=1000)
+    assert instance.store.lease(now=time.time() + 1100) is not None
+    assert instance.store.lease(now=time.time() + 1200) is None
+
+
+def test_the_last_proof_is_another_one_than_what_runs(world):
+    world.unit_file.write_text("by hand\n")
+    world.serve()
+    instance = world.instance()
+    hand = instance.take_snapshot("a", world.files)["name"]
+    world.judge(instance)
+    world.unit_file.write_text("proven\n")
+    world.serve(pid=200, config_hash=STEP["values"]["config_hash"])
+    assert instance.inform()["last_proof"] is None
+    proven = instance.take_snapshot("b", world.files)["name"]
+    assert instance.inform()["last_proof"] is None
+    world.unit_file.write_text("newer\n")
+    world.serve(pid=300, config_hash="newer")
+    found = instance.inform()
+    assert (found["last_proof"], found["previous"]) == (proven, proven)
+    assert [line.split(",")[:2] for line in found["ways_back"]] == [[proven, " proven"], [hand, " not proven"]]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _drift, _drift_proof
 
 UNIT = "sglang-main.service"
@@ -84,8 +86,49 @@ def test_a_proof_without_what_is_kept_today_says_nothing_of_it():
 
 def test_files_and_arguments():
     assert drifted({"drift": ["/etc/x"], "running": {"config_hash": "other"}}) == [("arguments", True), ("files", True)]
-    rows = _drift_proof.since_proof(dict(INFO, running={}), READY, {})
-    assert "nothing runs" in rows[0]["sentence"]
+    rows = _drift_proof.since_proof(dict(INFO, running={}, unit={"active_state": "failed"}), READY, {})
+    assert [row["sentence"] for row in rows] == ["unit: it does not run (failed)."]
+
+
+PROVEN = {
+    "model_path": "/srv/m",
+    "tp-size": 8,
+    "enable-metrics": True,
+    "lora-strict-loading": False,
+    "x-list": ["a", "b"],
+}
+STARTS = "/opt/e/bin/python -m sglang.launch_server --model-path /srv/m --tp-size "
+
+
+@pytest.mark.parametrize(
+    ("line", "sentences"),
+    [
+        (STARTS + "8 --enable-metrics --x-list a b", []),
+        # How an engine spells a switch is its own business.
+        (STARTS + "8 --enable-metrics true --no-lora-strict-loading --x-list a b", []),
+        (STARTS + "4 --enable-metrics --x-list a b", ["arguments: --tp-size 8 is now 4."]),
+        (
+            STARTS + "8 --x-list a b --trust-remote-code",
+            ["arguments: --enable-metrics is gone, --trust-remote-code is new."],
+        ),
+        (
+            STARTS + "8 --enable-metrics --x-list a --api-key ***",
+            ["arguments: --api-key *** is new, --x-list a b is now a."],
+        ),
+        # A shell or a title of its own: nothing can be read there.
+        ("/bin/sh /opt/start.sh", []),
+    ],
+)
+def test_arguments_are_named(line, sentences):
+    info = dict(INFO, proof=dict(PROOF, arguments=PROVEN), running={"config_hash": "abc", "command_line": line})
+    assert [row["sentence"] for row in _drift_proof.since_proof(info, READY, {})] == sentences
+
+
+def test_another_environment_is_told_where_the_arguments_are_the_same():
+    running = {"config_hash": "other", "command_line": STARTS + "8 --enable-metrics --x-list a b"}
+    rows = _drift_proof.since_proof(dict(INFO, proof=dict(PROOF, arguments=PROVEN), running=running), READY, {})
+    assert [row["what"] for row in rows] == ["arguments"]
+    assert "the environment or the version" in rows[0]["sentence"]
 
 
 def test_packages_driver_and_boards():

@@ -551,6 +551,41 @@ def test_notices_end_nothing_and_are_told():
     assert [(notice["name"], notice["count"]) for notice in notices] == [("pool_full", 3)]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        # As C++ and as Python print it: dmlc/dgl issues/7778 and other public logs.
+        "[W905 11:02:33.123456789 CUDAAllocatorConfig.h:28] Warning: expandable_segments not supported on this platform"
+        " (function operator())",
+        "/opt/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py:134: UserWarning: expandable_segments not"
+        " supported on this platform (Triggered internally at /pytorch/c10/hip/HIPAllocatorConfig.h:40.)",
+    ],
+)
+def test_a_torch_that_ignores_the_allocator_says_so_once(line):
+    text = (line + "\n") * 8 + READY
+    assert classify(text) is None
+    (notice,) = _failures.notices(_failures.Case(_journal_text.decode_text(text)))
+    assert (notice["name"], notice["count"]) == ("segments_ignored", 8)
+    assert "sglang_server_allocator_conf to ''" in notice["advice"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # flashinfer/autotuner/autotuner.py of 0.7.2, and the texts before it.
+        "2026-07-06 23:18:23,723 - WARNING - autotuner.py:1315 - flashinfer.jit: [Autotuner]: OOM detected, falling"
+        " back to default tactic",
+        "2026-03-13 12:01:42,816 - WARNING - autotuner.py:490 - flashinfer.jit: [Autotuner]: Skipping tactic <Runner>"
+        " [32, 15], due to failure while profiling: CUDA out of memory. Tried to allocate 1.00 GiB.",
+        "[2026-05-31 10:14:00 TP0] autotune: CUDA out of memory. Tried to allocate 1.00 GiB., skipping config",
+    ],
+)
+def test_a_kernel_that_is_tried_in_vain_is_no_death(line):
+    begun = "[2026-05-31 10:13:00 TP0] Running FlashInfer autotune with cache: /var/cache/x.json\n"
+    assert classify(begun + line + "\n") is None
+    assert classify(begun + line + "\n" + READY) is None
+
+
 def test_a_stop_that_was_asked_for_is_no_death():
     text = (
         READY + "systemd[1]: Stopping sglang-main.service - SGLang...\n"
@@ -925,10 +960,10 @@ def test_a_row_is_complete(row):
 
 
 def test_the_page_about_crashes_is_made_from_the_table():
-    assert not troubleshooting.stale(), "run tools/troubleshooting.py"
+    assert not troubleshooting.PAGE.stale(), "run tools/troubleshooting.py"
     causes = [row for row in _failure_catalogue.ROWS if row.role in _failure_catalogue.PREFERENCE]
     assert {row.kind for row in causes} <= set(troubleshooting.KINDS)
-    told = troubleshooting.PAGE.read_text()
+    told = troubleshooting.PAGE.path.read_text()
     for row in causes:
         assert any(words.replace("|", "\\|") in told for words in troubleshooting.wordings(row)), row.name
 

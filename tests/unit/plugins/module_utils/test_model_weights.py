@@ -487,6 +487,12 @@ def test_two_hundred_shards_take_less_than_a_second(tmp_path, experts_of_shard, 
 
 # --- what is made besides -------------------------------------------------------
 
+GEMMA_4 = {"max_position_embeddings": 262144, "head_dim": 256, "global_head_dim": 512}
+GEMMA_4_ROPE = {
+    "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+}
+
 
 @pytest.mark.parametrize(
     ("changes", "size"),
@@ -513,6 +519,23 @@ def test_two_hundred_shards_take_less_than_a_second(tmp_path, experts_of_shard, 
             },
             163840 * 64 * 4,  # DeepSeek-V3
         ),
+        ({**GEMMA_4, "rope_parameters": GEMMA_4_ROPE}, 262144 * (256 + 512) * 4),
+        # As some files have it: keys of the whole beside those of the kinds of layers.
+        ({**GEMMA_4, "rope_parameters": {**GEMMA_4_ROPE, "rope_theta": None}}, 262144 * (256 + 512) * 4),
+        (GEMMA_4, 262144 * (256 + 512) * 4),
+        (
+            {
+                "model_type": "ministral3",
+                "max_position_embeddings": 393216,
+                "rope_parameters": {
+                    "rope_type": "yarn",
+                    "factor": 48.0,
+                    "original_max_position_embeddings": 8192,
+                },
+            },
+            2 * 393216 * 128 * 4,  # Devstral Small 2: both of its two sets of layers have a table
+        ),
+        ({"model_type": "ministral3"}, (131072 + 16384) * 128 * 4),
         ({"max_position_embeddings": None}, 0),
         ({"max_position_embeddings": 2**40}, 0),
         ({"max_position_embeddings": "131072"}, 0),

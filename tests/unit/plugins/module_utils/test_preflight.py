@@ -238,6 +238,13 @@ def test_an_inventory_with_all_that_is_allowed_has_no_findings():
         ({"sglang_engine_version": True}, "one exact release"),
         ({"sglang_model_repo": "Qwen/Q", "sglang_model_revision": "main"}, "'main' is a branch"),
         ({"sglang_model_repo": "https://hub/Qwen/Q", "sglang_model_revision": "v1"}, "expected ORG/NAME"),
+        # the fence
+        ({"sglang_server_fence_after_failed": "x"}, "sglang_server_fence is none, so it never runs"),
+        ({"sglang_server_fence": "command"}, "so nothing keeps clients away"),
+        (
+            {"sglang_server_fence": "tasks", "sglang_server_fence_before_stop": "a", "sglang_server_fence_after_failed": "b"},
+            "sglang_server_fence_after_proven: expected the hook that lets clients back",
+        ),
         # several servers
         ({"sglang_server_instances": [{"name": "a", "prot": 1}]}, "did you mean port?"),
         ({"sglang_server_instances": [{"port": 1}]}, "expected a name, found none"),
@@ -533,3 +540,72 @@ def test_the_defaults_of_the_roles_have_no_findings():
         defaults = yaml.safe_load((ROLES / name / "defaults" / "main.yml").read_text())
         variables.update((key, value) for key, value in defaults.items() if "{{" not in str(value))
     assert [one.sentence for one in _preflight.findings({**variables, **GOOD}, SPECS)] == []
+
+
+# --- settings that do not go together ---------------------------------------------------------------------------------
+
+EXPANDABLE = {"sglang_server_allocator_conf": "expandable_segments:True"}
+SAVER = {"sglang_server_arguments": {"enable-memory-saver": True}}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({**EXPANDABLE, **SAVER}, "(sglang_server_allocator_conf) with torch_memory_saver"),
+        (
+            {"sglang_server_environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}, **SAVER},
+            "(PYTORCH_ALLOC_CONF in sglang_server_environment) with torch_memory_saver",
+        ),
+        (
+            {
+                **EXPANDABLE,
+                "sglang_server_arguments": {"tp": 2},
+                "sglang_server_arguments_host": {"enable_symm_mem": True},
+            },
+            "remove enable-symm-mem",
+        ),
+        (
+            {
+                **EXPANDABLE,
+                "sglang_server_arguments": {"disaggregation-mode": "decode"},
+                "sglang_server_environment": {"MOONCAKE_PROTOCOL": "efa"},
+            },
+            "Mooncake over EFA",
+        ),
+        ({**EXPANDABLE, "sglang_server_arguments": {"weight-cache-mode": "daemon"}}, "a daemon for weights"),
+    ],
+)
+def test_what_no_host_makes_good_is_refused(change, said):
+    (found,) = sentences(**change)
+    assert said in found
+    assert sentences(**change, sglang_server_allow_unproven_plan=True) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        SAVER,
+        {**SAVER, "sglang_server_allocator_conf": "auto"},
+        {**SAVER, "sglang_server_allocator_conf": "expandable_segments:False"},
+        # One rank uses no symmetric memory.
+        {**EXPANDABLE, "sglang_server_arguments": {"enable-symm-mem": True}},
+        # These depend on the boards, on torch or on the model, or may be tried.
+        {**EXPANDABLE, "sglang_server_arguments": {"tp-size": 2}, "sglang_engine_version": "0.5.9"},
+        {"sglang_server_environment": {"PYTORCH_ALLOC_CONF": "a:1"}, "sglang_engine_version": "0.5.2"},
+        {**EXPANDABLE, "sglang_server_arguments": {"mm-feature-transport": "cuda_ipc", "moe-a2a-backend": "deepep"}},
+    ],
+)
+def test_what_a_host_decides_is_left_to_its_plan(change):
+    assert sentences(**change) == []
+
+
+def test_a_conflict_names_its_instance():
+    instances = [{"name": "a"}, {"name": "b", "port": 30001, "arguments": {"enable-memory-saver": True}}]
+    (found,) = sentences(**EXPANDABLE, sglang_server_instances=instances)
+    assert "sglang_server_allocator_conf in instance b" in found
+
+
+def test_what_cannot_be_merged_is_said_once():
+    (found,) = sentences(**EXPANDABLE, sglang_server_arguments={"tp": 2, "tp-size": 2, "enable-memory-saver": True})
+    assert "tp" in found
+    assert "torch_memory_saver" not in found

@@ -102,3 +102,34 @@ def test_old_backups_go_and_protected_ones_stay(store):
         _proof.write_json(os.path.join(store.backup_directory, name, "manifest.json"), {"name": name})
     assert store.prune_backups(1, protected=("1",)) == ["2", "3"]
     assert [manifest["name"] for manifest in store.backups()] == ["1", "4"]
+
+
+def test_an_attempt_behind_half_a_line_is_not_lost_with_it(store):
+    store.append_attempt({"number": 1})
+    with open(os.path.join(store.directory, "attempts.jsonl"), "a", encoding="utf-8") as stream:
+        stream.write('{"number": 2, "ver')
+    store.append_attempt({"number": 3})
+    store.append_attempt({"number": 4})
+    assert [attempt["number"] for attempt in store.attempts()] == [1, 3, 4]
+    with open(os.path.join(store.directory, "attempts.jsonl"), encoding="utf-8") as stream:
+        assert len(stream.read().splitlines()) == 4
+
+
+def test_a_run_that_was_busy_for_too_long_takes_its_lease_up_again_where_nobody_took_it(store, tmp_path):
+    run_dir = str(tmp_path / "run")
+    store.take_lease("a", "ann", seconds=-1)
+    assert store.lease() is None
+    _proof.renew_lease({"instance": "main", "run_id": "a"}, 0, run_dir)
+    assert store.lease()["who"] == "ann"
+    store.take_lease("a", "ann", seconds=-1)
+    store.take_lease("b", "bob")
+    _proof.renew_lease({"instance": "main", "run_id": "a"}, 0, run_dir)
+    assert store.lease()["who"] == "bob"
+
+
+def test_a_change_can_be_taken_over(store):
+    store.own_change("b")
+    assert store.change() is None
+    store.open_change({"run_id": "a", "backup": "x"})
+    store.own_change("b")
+    assert store.change() == {"run_id": "b", "backup": "x"}

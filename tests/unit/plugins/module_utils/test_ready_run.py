@@ -132,6 +132,23 @@ def test_what_an_old_server_said_since_its_start_does_not_hide_it(lines):
     assert result["waited_seconds"] < 1.0
 
 
+def test_a_torch_that_ignores_the_allocator_is_told_once():
+    assert wait(good_start())["notices"] == []
+    host = good_start()
+    # A torch without them warns in every process, while the weights are loaded.
+    warning = (
+        "[W531 CUDAAllocatorConfig.h:28] Warning: expandable_segments not supported on this platform (function ())"
+    )
+    place = next(number for number, row in enumerate(host.rows) if "Load weight begin" in str(row["MESSAGE"]))
+    host.rows[place + 1 : place + 1] = [
+        dict(host.rows[place], MESSAGE=warning, __CURSOR=f"warning{number}") for number in range(2)
+    ]
+    result = wait(host)
+    assert result["verdict"] == "holds"
+    (notice,) = result["notices"]
+    assert "set sglang_server_allocator_conf to ''" in notice
+
+
 def test_a_foreign_process_on_the_port_is_not_ours():
     result = wait(good_start(owner=99))
     assert (result["verdict"], result["failure"]["kind"]) == ("failed", "no_evidence")

@@ -75,3 +75,39 @@ def test_another_start_with_other_files_runs_something_else(before, now, changed
     state = {"active": True, "config_hash": "x"}
     then, here = dict(state, invocation_id=before), dict(state, invocation_id=now)
     assert _snapshot.unit_still_runs(then, here, changed) is same
+
+
+PROVEN = {
+    "name": "20261130T061234Z",
+    "kind": "proof",
+    "engine_version": "0.5.23",
+    "pool_tokens": 200000,
+    "fraction": 0.93,
+    "serving": ["sglang-main.service"],
+}
+
+
+@pytest.mark.parametrize(
+    ("summary", "is_as_now", "text"),
+    [
+        (
+            PROVEN,
+            True,
+            "20261130T061234Z, proven, engine 0.5.23, pool 200,000 tokens, fraction 0.93, sglang-main.service served "
+            "(as it is now)",
+        ),
+        (
+            dict(PROVEN, kind="baseline", serving=["hand.service"]),
+            False,
+            "20261130T061234Z, not proven, hand.service served",
+        ),
+        (dict(PROVEN, kind="empty", serving=[]), False, "20261130T061234Z, nothing, nothing served"),
+        (
+            dict(PROVEN, pool_tokens=None, serving=[]),
+            False,
+            "20261130T061234Z, proven, engine 0.5.23, pool unknown tokens, fraction 0.93, nothing served",
+        ),
+    ],
+)
+def test_a_backup_is_one_line(summary, is_as_now, text):
+    assert _snapshot.line(summary, is_as_now) == text

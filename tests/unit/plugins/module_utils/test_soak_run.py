@@ -185,9 +185,10 @@ def test_a_bound_that_is_surely_too_short_says_so_at_once(engine):
     assert time.monotonic() - began < 5.0
 
 
-def test_the_bound_in_requests(engine):
+def test_the_only_request_is_the_one_that_proves(engine):
     result = soak(engine(), requests=1)
-    assert (result["verdict"], result["bound"], result["requests"]) == ("failed", "requests", 1)
+    assert (result["verdict"], result["bound"], result["requests"]) == ("proven", "requests", 1)
+    assert "left no room for all of: probe, fill, ladder, decode, wave, crowd" in result["reason"]
 
 
 def test_a_context_that_the_server_refuses(engine):
@@ -449,3 +450,106 @@ def test_what_has_no_time_is_left_out_for_what_must_be_done():
     done = [ask.phase for ask, dummy in loop.sent]
     assert (done[-1], made.bound) == ("context", None)
     assert 2 <= done.count("fill") <= 10
+
+
+@pytest.mark.parametrize(
+    ("limits", "fills"),
+    [(_soak.Limits(60.0, prompt_tokens=4000), 2), (_soak.Limits(60.0, requests=6), 4), (_soak.Limits(60.0), 50)],
+)
+def test_what_is_bounded_otherwise_leaves_out_the_fill_too(limits, fills):
+    loop = Loop(first_after=0.001)
+    phases = (
+        _soak.Phase("probe", (1000,), 1, 1),
+        _soak.Phase("fill", (1000,) * 50, 1, 1),
+        _soak.Phase("context", (1000,), 1, 1, must=True, kept=True),
+    )
+    made = loop.run(phases, limits)
+    done = [ask.phase for ask, dummy in loop.sent]
+    assert (done.count("fill"), done[-1], made.bound) == (fills, "context", None)
+
+
+# --- beside the load: how far it is, and whether it looks healthy
+
+
+def test_a_long_load_tells_how_far_it_is(monkeypatch):
+    monkeypatch.setattr(_soak_run, "TELL_SECONDS", 0.02)
+    told = []
+    loop = Loop(first_after=0.05)
+    phases = (_soak.Phase("fill", (500,) * 6, 1, 1), _soak.Phase("context", (3000,), 1, 1, must=True))
+    made = _soak_run.Soak(
+        phases, _soak.Limits(20.0), loop.send, lambda: {"3": 2.13}, tell=lambda *words: told.append(words)
+    )
+    made.run()
+    assert told[0] == ("fill", "0 % of 3,000 tokens, least free 2.1 GiB on board 3")
+    assert ("fill", "50 % of 3,000 tokens, least free 2.1 GiB on board 3") in told
+    assert told[-1] == ("context", "0 of 1 requests up to 3,000 tokens, least free 2.1 GiB on board 3")
+
+
+def test_a_full_disk_does_not_end_a_load(monkeypatch):
+    monkeypatch.setattr(_soak_run, "TELL_SECONDS", 0.01)
+    tries = []
+
+    def tell(*words):
+        tries.append(words)
+        raise OSError("No space left on device")
+
+    made = _soak_run.Soak(
+        (_soak.Phase("fill", (5,) * 6, 1, 1),), _soak.Limits(20.0), Loop(first_after=0.02).send, dict, tell=tell
+    )
+    made.run()
+    assert (len(tries), [one.status for one in made.outcomes]) == (1, ["answered"] * 6)
+
+
+def test_the_note_of_the_host_is_gone_when_the_load_is_over(engine, tmp_path, monkeypatch):
+    monkeypatch.setattr(_soak_run, "TELL_SECONDS", 0.01)
+    path, seen = tmp_path / "n.progress", []
+    monkeypatch.setattr(_soak_job._note.Note, "say", lambda note, *words: seen.append(note.path))
+    path.write_text("of a load that was killed")
+    assert soak(engine(seconds_per_token=0.0002), progress_file=str(path))["verdict"] == "proven"
+    assert seen[0] == str(path)
+    assert not path.exists()
+
+
+def test_the_lease_is_kept_while_the_load_goes_on_and_no_longer(engine, monkeypatch):
+    monkeypatch.setattr(_soak_run, "KEEP_SECONDS", 0.02)
+    kept = []
+
+    def renew(lease):
+        kept.append(lease)
+        if len(kept) == 1:
+            raise OSError("No space left on device")
+
+    monkeypatch.setattr(_soak_job._proof, "renew_lease", renew)
+    lease = {"instance": "main", "run_id": "a"}
+    soak(engine(seconds_per_token=0.0002), lease=lease)
+    assert len(kept) > 3
+    assert kept[0] == lease
+    count = len(kept)
+    time.sleep(0.1)
+    assert len(kept) == count
+
+
+def test_health_is_asked_and_does_not_change_the_verdict(monkeypatch):
+    monkeypatch.setattr(_soak_run, "HEALTH_SECONDS", 0.02)
+    answers = [True, False, True]
+    made = _soak_run.Soak(
+        (_soak.Phase("fill", (5,) * 6, 1, 1),),
+        _soak.Limits(20.0),
+        Loop(first_after=0.05).send,
+        dict,
+        ask_health=lambda: answers.pop(0) if answers else True,
+    )
+    made.run()
+    assert made.health.refused == 1
+    assert made.health.asked >= 3
+    assert made.failure is None
+    assert "raise SGLANG_HEALTH_CHECK_TIMEOUT" in made.health.sentence()
+
+
+def test_a_server_that_is_not_healthy_meanwhile_is_proven_and_that_is_said(engine, monkeypatch):
+    """This one has no ``/health``: it answers 501."""
+    monkeypatch.setattr(_soak_run, "HEALTH_SECONDS", 0.02)
+    result = soak(engine(seconds_per_token=0.0002))
+    assert result["verdict"] == "proven"
+    assert result["health"]["asked"] == result["health"]["refused"] > 0
+    assert "looks at /health" in result["reason"]

@@ -253,3 +253,12 @@ def test_a_retry_of_a_start_without_a_soak_is_one_too():
     last = attempt("failed", failure={"kind": "x", "transient": True}, values={"fraction": 0.9})
     step = next_step(attempts=[dict(last, **{"class": "restart_ready"})])
     assert (step["action"], step["class"]) == ("try", "restart_ready")
+
+
+@pytest.mark.parametrize("state", ["masked", "masked-runtime"])
+def test_a_masked_unit_is_refused_with_the_command(state):
+    server = running(unit={"name": "sglang-main.service", "unit_file_state": state})
+    step = next_step(server=server)
+    assert step["action"] == "refuse"
+    assert "systemctl unmask sglang-main.service" in step["reason"]
+    assert next_step(server=running(unit={"unit_file_state": "enabled"}))["action"] == "keep"

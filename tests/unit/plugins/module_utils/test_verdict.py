@@ -67,9 +67,10 @@ def test_a_memory_death_is_unsafe_or_short_by_its_direction(failure, verdict):
 
 
 def test_a_death_in_the_soak_is_unsafe():
-    judged = _verdict.judge_attempt({"verdict": "holds", "reason": ""}, {"verdict": "failed", "failure": OOM})
-    assert judged["verdict"] == "unsafe"
-    assert judged["failure"] == OOM
+    died = "The server died under load on a prompt of 32768 tokens."
+    judged = _verdict.judge_attempt({"verdict": "holds"}, {"verdict": "failed", "reason": died, "failure": OOM})
+    # The load names the request.
+    assert judged == {"verdict": "unsafe", "reason": died, "failure": OOM}
 
 
 def test_without_a_soak_a_server_holds_and_is_not_proven():

@@ -117,7 +117,13 @@ def test_a_driver_that_is_late_is_asked_again(host, tmp_path):
     flag = shlex.quote(str(tmp_path / "flag"))
     script = f"if [ -e {flag} ]; then {answer('c16')}; fi; touch {flag}; {answer('c07')}"
     assert host(nvidia_smi=host.play(script))["gpu_count"] == 2
-    assert len(host.calls()) == 4  # the last ones ask for processes and driver
+    # The failed one, the boards, their processes, the driver, and how the two are connected.
+    assert [line.split()[0] for line in host.calls()[2:]] == [
+        "--query-compute-apps=gpu_uuid,pid,process_name,used_memory",
+        "--query-gpu=driver_version",
+        "topo",
+        "topo",
+    ]
 
 
 def test_it_is_asked_as_often_as_wanted(host):
@@ -209,3 +215,45 @@ def test_boards_without_tools_are_a_warning(host, monkeypatch):
 @pytest.mark.parametrize("params", [{"timeout_seconds": 0}, {"tries": -1}])
 def test_options_that_cannot_be_right(host, params):
     assert "Expected at least 1 for the option" in host(**params)["msg"]
+
+
+TOPOLOGY = {row["name"]: row for row in json.loads((DATA / "nvidia_smi_topo.json").read_text())}
+
+
+def with_matrices(boards, name):
+    """A tool that answers with C(boards), and to topo with the matrices of a public report."""
+    links, peers = (shlex.quote(TOPOLOGY[name][key] or "") for key in ("links", "peers"))
+    return f"""case "$*" in "topo -m") printf %s {links}; exit 0;; "topo -p2p r") printf %s {peers}; exit 0;; esac
+{answer(boards)}"""
+
+
+def test_which_boards_are_connected(host):
+    result = host(nvidia_smi=host.play(with_matrices("c16", "two_5090_without_peers")))
+    assert [gpu["nvlinks"] for gpu in result["gpus"]] == [[], []]
+    assert [gpu["peers"] for gpu in result["gpus"]] == [[], []]
+    assert result["full_nvlink"] is False
+    result = host(nvidia_smi=host.play(with_matrices("c16", "two_a100_nvlink")))
+    assert [gpu["nvlinks"] for gpu in result["gpus"]] == [[1], [0]]
+    assert [gpu["peers"] for gpu in result["gpus"]] == [None, None]
+    assert result["full_nvlink"] is True
+
+
+def test_a_tool_that_does_not_tell_how_they_are_connected(host):
+    script = f"""case "$1" in topo) echo 'Not Supported'; exit 3;; esac
+{answer("c16")}"""
+    result = host(nvidia_smi=host.play(script))
+    assert result["full_nvlink"] is None
+    assert not result.get("failed")
+
+
+def test_a_hanging_topology_is_no_failure(host):
+    script = f"""case "$1" in topo) exec sleep 60;; esac
+{answer("c16")}"""
+    result = host(nvidia_smi=host.play(script), timeout_seconds=1)
+    assert (result["gpu_count"], result["full_nvlink"]) == (2, None)
+
+
+def test_one_board_is_not_asked_whom_it_reaches(host):
+    result = host(nvidia_smi=host.play(answer("c01")))
+    assert result["full_nvlink"] is True
+    assert not any("topo" in line for line in host.calls())

@@ -72,3 +72,50 @@ def test_an_instance_is_held_without_a_change(instance_host):
     found = instance_host(server_info)
     assert (found["lease"]["run_id"], found["open_change"], found["backups"]) == ("run", None, [])
     assert "leased by" in instance_host(server_snapshot, run_id="other", state="leased")["msg"]
+
+
+def test_what_attempts_taught_is_forgotten_by_command_and_the_attempts_stay(instance_host):
+    ready = {"verdict": "holds", "reason": "Holds.", "startup": {"pool_tokens": 200000}}
+    instance_host(server_attempt, state="judged", run_id="run", ready=ready, step={"action": "try"})
+    figures = {"wanted_mib": 896.0, "free_mib": 384.0}
+    died = {"kind": "oom_prefill", "direction": "lower", "phase": "prefill", "figures": figures}
+    startup = {"free_before_load_gib": 93.0, "weights_gib": 72.0, "kv_gib": 15.5}
+    dead = {"verdict": "failed", "failure": died, "startup": startup}
+    instance_host(server_attempt, state="judged", run_id="run", ready=dead, step={"action": "try"})
+    before = instance_host(server_info)
+    # 93.0 - 72.0 - 15.5 + (896 - 384) / 1024
+    assert [one["reserve_needed_gib"] for one in before["deaths"]] == [6.0]
+    assert len(before["measurements"]) == 1
+    assert len(before["remembered"]) == 3
+
+    looked = instance_host(server_attempt, state="forgotten", forget="deaths", run_id="x", _ansible_check_mode=True)
+    assert (looked["changed"], looked["forgotten"]) == (True, {"measurements": 0, "deaths": 1})
+    assert "reserve needed 6.00 GiB" in looked["diff"]["before"]
+    assert "reserve needed" not in looked["diff"]["after"]
+    assert instance_host(server_info)["deaths"] == before["deaths"]
+
+    done = instance_host(server_attempt, state="forgotten", forget="deaths", run_id="x")
+    assert done["forgotten"] == looked["forgotten"]
+    after = instance_host(server_info)
+    assert (after["deaths"], after["measurements"], len(after["attempts"])) == ([], before["measurements"], 2)
+    again = instance_host(server_attempt, state="forgotten", forget="deaths", run_id="x")
+    assert (again["changed"], again["diff"]["before"]) == (False, again["diff"]["after"])
+    assert instance_host(server_attempt, state="forgotten", run_id="x")["forgotten"] == {"measurements": 1, "deaths": 0}
+    assert instance_host(server_info)["remembered"] == []
+
+    # What is taught from now on is remembered again.
+    instance_host(server_attempt, state="judged", run_id="run", ready=ready, step={"action": "try"})
+    assert len(instance_host(server_info)["measurements"]) == 1
+
+
+def test_nothing_is_forgotten_while_a_run_holds_the_instance(instance_host):
+    instance_host(server_snapshot, run_id="run", state="leased")
+    assert "leased by" in instance_host(server_attempt, state="forgotten", run_id="x")["msg"]
+
+
+def test_a_run_whose_lease_another_one_took_closes_nothing(instance_host):
+    instance_host(server_snapshot, run_id="second")
+    found = instance_host(server_attempt, state="closed", run_id="first", step={"action": "keep"})
+    assert found["failed"] is True
+    assert "leased by another run" in found["msg"]
+    assert instance_host(server_info)["open_change"]["run_id"] == "second"

@@ -40,3 +40,28 @@ def test_a_second_run_is_refused(instance_host):
     found = instance_host(server_snapshot, run_id="second")
     assert found["failed"] is True
     assert "leased by another run" in found["msg"]
+
+
+def test_a_run_that_ends_early_holds_the_instance_no_longer(instance_host):
+    instance_host(server_snapshot, run_id="run", state="leased")
+    assert instance_host(server_info)["lease"]["run_id"] == "run"
+    instance_host(server_snapshot, run_id="second", state="released")
+    assert instance_host(server_info)["lease"]["run_id"] == "run"
+    assert instance_host(server_snapshot, run_id="run", state="released")["changed"] is False
+    assert instance_host(server_info)["lease"] is None
+
+
+def test_who_holds_it_learns_of_a_change_that_a_run_left_open(instance_host):
+    assert instance_host(server_snapshot, run_id="run", state="leased")["open_change"] is False
+    snapshot(instance_host)
+    instance_host(server_snapshot, run_id="run", state="released")
+    assert instance_host(server_snapshot, run_id="next", state="leased")["open_change"] is True
+
+
+def test_a_run_that_goes_on_with_an_open_change_makes_it_its_own(instance_host):
+    snapshot(instance_host)
+    instance_host(server_snapshot, run_id="run", state="released")
+    backup = instance_host(server_info)["open_change"]["backup"]
+    assert instance_host(server_snapshot, run_id="later")["changed"] is False
+    found = instance_host(server_info)["open_change"]
+    assert (found["run_id"], found["backup"]) == ("later", backup)

@@ -59,3 +59,19 @@ def test_a_python_without_requests_is_one_sentence(soaks, monkeypatch):
     returned = soaks()["returned"]
     assert returned["failed"] is True
     assert "requests" in returned["msg"]
+
+
+@pytest.mark.parametrize(
+    ("params", "key"),
+    [
+        ({"flush": True}, "the-admins"),
+        ({"flush": True, "admin_api_key": "another"}, "another"),
+        ({"flush": False}, None),
+    ],
+)
+def test_the_admin_key_is_in_the_file_of_the_api_key(soaks, tmp_path, params, key):
+    path = tmp_path / "main.secret.yaml"
+    path.write_text('api-key: "the-clients"\nadmin-api-key: "the-admins"\n')
+    made = soaks(api_key_file=str(path), **params)
+    assert made["job"]._options["admin_api_key"] == key
+    assert made["job"]._address.api_key == "the-clients"

@@ -1,0 +1,52 @@
+"""Deploy to one host and kill the controller, with all of its workers, when a task begins.
+
+python killed_run.py INVENTORIES HOST TASK SECONDS_LATER EXTRA_VARIABLES
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def descendants(parent: int) -> list[int]:
+    """Return a process and all below it: workers of Ansible have sessions of their own."""
+    found = [parent]
+    for task in Path(f"/proc/{parent}/task").glob("*/children"):
+        for child in task.read_text().split():
+            found += descendants(int(child))
+    return found
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    for pid in descendants(process.pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def main() -> int:
+    inventories, host, task, seconds_later, variables = sys.argv[1:]
+    playbook = str(Path(__file__).resolve().parent / "serve.yml")
+    command = ["ansible-playbook", playbook, "--limit", host, "--extra-vars", variables]
+    for source in inventories.split(","):
+        command += ["-i", source]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        for line in process.stdout:
+            print(line, end="")
+            if line.startswith("TASK [") and task in line:
+                time.sleep(float(seconds_later))
+                kill(process)
+                print(f"killed at '{task}'" + (f" after {seconds_later} s" if float(seconds_later) else ""))
+                return 0
+    print(f"expected the run to reach '{task}', found its end")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
