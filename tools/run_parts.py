@@ -33,7 +33,7 @@ WORKERS = 2
 REAL_ENGINE_SCENARIOS = {"default", "soak_real"}
 LONG_SCENARIOS = {"soak_real", "driver_dkms"}
 # What a scenario does more of when there is time.
-LONG_ENVIRONMENT = {"faults": {"FAULTS": "all"}}
+LONG_ENVIRONMENT = {"faults": {"FAULTS": "all"}, "driver_repo": {"DRIVER": "all"}}
 
 # Each ansible-core that must pass, and the Python that it needs: tools/venv.sh makes an environment where one is found.
 CORES = {"2.19": "Python 3.11", "2.21": "Python 3.12 or later"}

@@ -25,6 +25,11 @@ C_LOCALE = {"LANG": "C", "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
 DAEMONS = ("nvidia-persiste", "nv-fabricmanage", "nvidia-smi")
 SMI_SECONDS = 60
 PAUSE_SECONDS = 1
+# Units that the packages of a driver bring, and where units lie; a masked one is a link to nothing.
+UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
+UNIT_DIRS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+# What the vendor's .run installer leaves: its files are in no package, and stay under those of packages.
+RUNFILE = "/usr/bin/nvidia-uninstall"
 
 
 def run(module, argv, seconds=None):
@@ -191,6 +196,7 @@ def read_host(module):
     flavours = (_driver_state.loaded_flavour(text), _driver_state.installed_flavour(parts))
     reasons = _driver_state.reboot_reasons(loaded, versions, rivals, boards, pending, flavours)
     wanted = params["query"]
+    also = [*(wanted or []), *params["also"], tables.HOLD_PACKAGES.get(system["distribution"], "")]
     result = {
         "os": system,
         "kernel": kernel,
@@ -201,7 +207,7 @@ def read_host(module):
         "needs_nvlsm": needs_nvlsm,
         "loaded": loaded,
         "loaded_flavour": _driver_state.loaded_flavour(text),
-        "packages": dict(parts, **{name: packages[name] for name in wanted or [] if name in packages}),
+        "packages": dict(parts, **{name: packages[name] for name in also if name in packages}),
         "holds": holds,
         "versions": versions,
         "rivals": rivals,
@@ -210,6 +216,9 @@ def read_host(module):
         "users": users(),
         "servers": servers(module),
         "record": record_of(params["state_dir"]),
+        "runfile": os.path.exists(RUNFILE),
+        "units": [unit for unit in UNITS if any(os.path.lexists(f"{folder}/{unit}") for folder in UNIT_DIRS)],
+        "initramfs_pending": pending,
         "reboot_required": bool(reasons),
         "reboot_reasons": reasons,
         "available": None if wanted is None else available_of(module, system["distribution"], wanted),

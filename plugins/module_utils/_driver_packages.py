@@ -103,6 +103,19 @@ def choose_version(layout, names, available, branch, exact=None, installed=None)
     )
 
 
+def settled(layout, names, installed, branch, exact, current):
+    """Return name -> version of what is installed when it is all that is wanted, at one version; else None.
+
+    ``current``: the driver's version now. Answers without knowing what the repositories have.
+    """
+    if current is None or any(name not in installed for name in names):
+        return None
+    if current != exact if exact else branch_of(current) != branch:
+        return None
+    bound = {name: one for name, one in installed.items() if not has_own_version(layout, name)}
+    return dict(installed) if all(upstream(one) == current for one in bound.values()) else None
+
+
 def exact_packages(layout, names, available, version):
     """Return name -> full version of each package: at the driver's version, or the newest for those with their own.
 

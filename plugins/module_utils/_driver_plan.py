@@ -9,6 +9,7 @@ Private to the gpufleet.sglang collection; may change at any time.
 from __future__ import annotations
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_packages
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError, order
 
 _HEADERS = {"debian": "linux-headers-{0}", "ubuntu": "linux-headers-{0}", "rhel": "kernel-devel-{0}"}
@@ -27,6 +28,7 @@ def _empty(action, reason):
         "own_version": [],
         "changes": [],
         "changes_driver": False,
+        "reboot": False,  # whether one is due once the changes are done
         "fabric_manager": False,
         "nvlsm": False,
         "lines": [],
@@ -95,6 +97,20 @@ def _secure_boot(info, wanted):
     )
 
 
+def _runfile(info):
+    if not info["runfile"]:
+        return None
+    return (
+        "Expected a driver that packages brought or none, found one of NVIDIA's .run installer, whose files would stay"
+        " under those of packages: stop what uses it and run nvidia-uninstall --silent on the host."
+    )
+
+
+def _hold_package(info, wanted):
+    name = tables.HOLD_PACKAGES.get(info["os"]["distribution"])
+    return [name] if name and wanted["hold"] else []
+
+
 def _headers(info, wanted):
     """Return (name of the package with the kernel's headers or None, why they are missing or None)."""
     if info["headers"] or wanted["kernel_build"] == "prebuilt" or not wanted["kernel_modules"]:
@@ -132,32 +148,35 @@ def _installation(info, wanted):
     layout, branch, exact, flavour, names, fabric = _parts_wanted(info, wanted)
     installed = _driver_packages.parts(info["packages"])
     headers, missing = _headers(info, wanted)
-    refusals = [one for one in (_secure_boot(info, wanted), missing) if one]
+    refusals = [one for one in (_runfile(info), _secure_boot(info, wanted), missing) if one]
+    others = [*wanted["extra_packages"], *_hold_package(info, wanted), *([headers] if headers else [])]
     result = _empty("ask", "")
     result.update(
         kernel_module=flavour,
         fabric_manager=fabric,
         nvlsm=fabric and info["needs_nvlsm"],
         own_version=sorted(one for one in {*names, *installed} if _driver_packages.has_own_version(layout, one)),
-        query=sorted({*names, *installed, *([headers] if headers else []), *wanted["extra_packages"]}),
+        query=sorted({*names, *installed, *others}),
     )
+    current = info["versions"]["kernel_module"] or info["versions"]["user_space"]
+    gone = _driver_packages.leaving(installed, names, branch)
+    settled = _driver_packages.settled(layout, names, installed, branch, exact, current)
+    if settled and not gone and all(name in info["packages"] for name in others):
+        # Nobody is asked which versions there are: a rerun moves nothing, also when this one has left the repository.
+        target = dict(settled, **dict.fromkeys(others))
+        return dict(result, action="install", version=current, target=target)
     if refusals:
         return dict(result, action="refuse", reason=refusals[0], refusals=refusals)
     if info["available"] is None:
         return result
-    current = info["versions"]["kernel_module"] or info["versions"]["user_space"]
     version = _driver_packages.choose_version(layout, names, info["available"], branch, exact, current)
     target = _driver_packages.exact_packages(layout, names, info["available"], version)
     for name in names:
         own = _driver_packages.has_own_version(layout, name)
         if own and installed.get(name) in info["available"][name]:
             target[name] = installed[name]
-    gone = _driver_packages.leaving(installed, names, branch)
     target.update(_driver_packages.followers(layout, installed, names, info["available"], version, gone))
-    if headers:
-        target[headers] = None
-    for name in wanted["extra_packages"]:
-        target[name] = None
+    target.update(dict.fromkeys(others))
     return dict(result, action="install", version=version, target=target, remove=gone)
 
 
@@ -215,6 +234,8 @@ def _finished(result, info, wanted):
     changes += [{"name": name, "from": before[name], "to": None} for name in result["remove"] if name in before]
     there = bool(_driver_packages.parts(before)) or bool(info["loaded"])
     guarded = _in_use(info, wanted) if changes and there else None
+    loaded = info["loaded"]
+    result["reboot"] = bool(changes) and bool((loaded and loaded != result["version"]) or info["rivals"])
     result.update(
         packages=[{"name": name, "version": version} for name, version in sorted(target.items())],
         changes=changes,
@@ -238,7 +259,6 @@ def _lines(result, info, changes, wanted):
         lines.append(f"  {one['name']} {one['from'] or '-'} -> {to}")
     if result["action"] == "install":
         lines.append("hold: " + ("every part" if wanted["hold"] else "nothing"))
-    loaded = info["loaded"]
-    due = bool(changes) and (bool(loaded and loaded != new) or bool(info["rivals"]))
-    lines.append("reboot: " + ("due afterwards" if due else "not needed" if loaded else "if the module does not load"))
+    otherwise = "not needed" if info["loaded"] else "if the module does not load"
+    lines.append("reboot: " + ("due afterwards" if result["reboot"] else otherwise))
     return lines

@@ -9,6 +9,7 @@ Private to the gpufleet.sglang collection; may change at any time.
 from __future__ import annotations
 
 import os
+import re
 import time
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_host, _driver_key, _driver_managers
@@ -41,8 +42,24 @@ def rpm_source(url):
         "enabled=1",
         "gpgcheck=1",
         f"gpgkey=file://{RPM_KEY}",
+        # Its streams are branches: with them dnf would see the packages of one branch only. Versions are exact here.
+        "module_hotfixes=1",
     ]
     return HEAD + "\n".join(lines) + "\n"
+
+
+def entry_here(distribution):
+    """Return url and fingerprints of the entry that is there, None without one: what a run need not write again."""
+    key, source = (RPM_KEY, RPM_SOURCE) if distribution == "rhel" else (APT_KEY, APT_SOURCE)
+    texts = [_driver_host.read_text(path) for path in (key, source)]
+    found = re.search(r"^(?:URIs: |baseurl=)(\S+)$", texts[1], re.MULTILINE)
+    if not all(texts) or not found:
+        return None
+    try:
+        fingerprints = _driver_key.fingerprints(texts[0])
+    except DriverError:
+        return None
+    return {"url": found.group(1).rstrip("/"), "fingerprint": " ".join(fingerprints)}
 
 
 def _wanted_files(module, distribution):
@@ -100,6 +117,7 @@ def apply(module):
             os.unlink(path)
         else:
             write_text(path, text)
-    if module.params["refresh"] and not module.check_mode:
+    refresh = module.params["refresh"]
+    if not module.check_mode and (refresh == "always" or (refresh == "changed" and changed)):
         _refresh(module, distribution)
     return {"changed": bool(changed), "files": changed, "diff": diff}

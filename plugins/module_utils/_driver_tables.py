@@ -203,6 +203,9 @@ LAYOUTS = (
            ("linux-modules-nvidia-",), "packages.ubuntu.com: restricted"),
 )
 
+# What a distribution needs so that a hold is one (dnf reads its list only with this plugin).
+HOLD_PACKAGES = {"rhel": "python3-dnf-plugin-versionlock"}  # NVIDIA driver installation guide: version locking
+
 # What else belongs to a driver though its name has no "nvidia".
 OTHER_NAMES = ("libcuda1", "libcudadebugger1", "libnvcuvid1", "libnvoptix1", "libnvsdm", "cuda-drivers", "nvlsm")
 

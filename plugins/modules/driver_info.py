@@ -23,6 +23,11 @@ options:
     description: Names of packages whose versions in the repositories are wanted. Without it none is asked for.
     type: list
     elements: str
+  also:
+    description: Names of further packages that RV(packages) tells when they are installed.
+    type: list
+    elements: str
+    default: []
   kernel:
     description: Release of the kernel that the modules are for. The default is the one that runs.
     type: str
@@ -97,6 +102,23 @@ servers:
   returned: success
   type: list
   elements: str
+repository:
+  description: RV(ignore:url) and RV(ignore:fingerprint) of the entry of the role, null when there is none.
+  returned: success
+  type: dict
+units:
+  description: Units of the driver that the host has, also masked ones.
+  returned: success
+  type: list
+  elements: str
+runfile:
+  description: Whether NVIDIA's .run installer put a driver here, whose files are in no package.
+  returned: success
+  type: bool
+initramfs_pending:
+  description: Whether the initramfs is older than what the role keeps out of it.
+  returned: success
+  type: bool
 reboot_required:
   description: Whether the host must boot again.
   returned: success
@@ -119,7 +141,7 @@ record:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_host
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_host, _driver_repository
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError
 
 
@@ -127,6 +149,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "query": {"type": "list", "elements": "str"},
+            "also": {"type": "list", "elements": "str", "default": []},
             "kernel": {"type": "str"},
             "prove": {"type": "bool", "default": False},
             "wait_seconds": {"type": "int", "default": 0},
@@ -138,6 +161,7 @@ def main():
     )
     try:
         result = _driver_host.read_host(module)
+        result["repository"] = _driver_repository.entry_here(result["os"]["distribution"])
     except (DriverError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **result)

@@ -46,9 +46,10 @@ options:
     description: Fingerprint that the key must have. Needed for O(state=present).
     type: str
   refresh:
-    description: Whether to fetch the index anew.
-    type: bool
-    default: false
+    description: When to fetch the index anew. V(changed) is when the entry was not there, or was another one.
+    type: str
+    choices: [never, changed, always]
+    default: never
   all_sources:
     description: Whether to fetch the index of every repository of the host, as for packages of the distribution.
     type: bool
@@ -65,7 +66,7 @@ EXAMPLES = r"""
     url: https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64
     key: "{{ lookup('ansible.builtin.file', '3bf863cc.pub') }}"
     fingerprint: EB693B3035CD5710E231E123A4B469963BF863CC
-    refresh: true
+    refresh: changed
   become: true
 """
 
@@ -92,7 +93,7 @@ def main():
             "components": {"type": "str", "default": ""},
             "key": {"type": "str", "no_log": False},
             "fingerprint": {"type": "str"},
-            "refresh": {"type": "bool", "default": False},
+            "refresh": {"type": "str", "choices": ["never", "changed", "always"], "default": "never"},
             "all_sources": {"type": "bool", "default": False},
             "lock_timeout_seconds": {"type": "int", "default": 600},
         },

@@ -19,6 +19,7 @@ BOARDS = pathlib.Path("/etc/fakegpu/boards.json")
 VERSION = pathlib.Path("/proc/driver/nvidia/version")
 MODULES = pathlib.Path("/sys/module")
 INITRAMFS = pathlib.Path("/var/lib/fakegpu/initramfs")
+MIG = pathlib.Path("/var/lib/fakegpu/mig")  # a folder with a file for each board that can: Enabled or Disabled
 COUNT = pathlib.Path("/var/lib/fakegpu/initramfs-runs")
 PCI = pathlib.Path("/sys/bus/pci/devices")
 USER_SPACE = pathlib.Path("/usr/share/fakegpu/user-space")  # the version of the library, a file of its package
@@ -98,12 +99,17 @@ def smi(arguments):
             f"NVML library version: {library.rpartition('.')[0]}"
         )
         sys.exit(18)
+    if "-mig" in arguments:
+        board, mode = arguments[arguments.index("-i") + 1], arguments[arguments.index("-mig") + 1]
+        (MIG / board).write_text("Enabled\n" if mode == "1" else "Disabled\n")
+        return
     boards = [path for path in sorted(PCI.iterdir()) if (path / "class").read_text().startswith("0x0302")]
     for number, _board in enumerate(boards):
         if "--query-gpu=driver_version" in arguments:
             print(loaded)
         elif "--query-gpu=index,mig.mode.current" in arguments:
-            print(f"{number}, [N/A]")
+            mode = MIG / str(number)
+            print(f"{number}, {mode.read_text().strip() if mode.exists() else '[N/A]'}")
         elif arguments[:1] == ["-q"]:
             print(
                 f"GPU 0000000{number + 1}:00.0\n    Fabric\n"

@@ -1,7 +1,8 @@
-# Makes a test host one with played boards and the repository. apt|rpm
+# Makes a test host one with played boards and the repository. host.sh apt|rpm BOARDS
 set -eu
 export DEBIAN_FRONTEND=noninteractive
-mkdir -p /etc/modprobe.d
+mkdir -p /etc/modprobe.d /etc/fakegpu /usr/share/fakegpu
+printf '%s' "$2" >/etc/fakegpu/boards.json
 apt-get -qq update
 if [ "$1" = rpm ]; then
     apt-get -qq -y --no-install-recommends install gnupg rpm dnf createrepo-c >/dev/null
@@ -30,7 +31,7 @@ python3 /opt/fakegpu/make_repository.py "$1" /srv/repository
 if [ "$1" = rpm ]; then
     # A host that says so: everything that asks os-release takes the other path.
     rm /etc/os-release
-    printf 'NAME="Rocky Linux"\nID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.6"\n' >/etc/os-release
+    printf 'NAME="Rocky Linux"\nID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.6"\nPLATFORM_ID="platform:el9"\n' >/etc/os-release
     mkdir -p /etc/dnf/vars /etc/dnf/plugins /etc/yum.repos.d /etc/pki/rpm-gpg /var/lib/rpm
     echo 9 >/etc/dnf/vars/releasever
 fi

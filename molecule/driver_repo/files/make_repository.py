@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
+import json
 import os
 import pathlib
 import platform
@@ -18,6 +19,7 @@ import shutil
 import subprocess
 
 VERSIONS = ("570.195.03", "580.95.05", "580.105.08")
+PLUGINS = "/usr/lib/python3/dist-packages/dnf-plugins"  # where Debian's dnf looks
 KERNEL = platform.release()
 SMI = '#!/bin/sh\nexec python3 /opt/fakegpu/fakegpu.py smi "$@"\n'
 UNIT = """[Unit]
@@ -76,11 +78,16 @@ def packages_of(version, rpm):
 def beside(rpm):
     """Return (name, version, files) of packages that are no part of a driver, or have a version of their own."""
     headers = ("kernel-devel-" if rpm else "linux-headers-") + KERNEL
-    return [
+    found = [
         ("nvlsm", "2025.06.11-1", {"/usr/share/fakegpu/nvlsm": "2025.06.11\n"}),
         (headers, "1.0-1", {f"/lib/modules/{KERNEL}/build/Makefile": "#\n"}),
         ("nvidia-container-toolkit", "1.18.1-1", {"/usr/share/fakegpu/toolkit": "1.18.1\n"}),
     ]
+    if rpm:
+        plugin = (pathlib.Path(__file__).parent / "versionlock.py").read_text()
+        files = {"/etc/dnf/plugins/versionlock.conf": "[main]\nenabled = 1\n", f"{PLUGINS}/versionlock.py": plugin}
+        found.append(("python3-dnf-plugin-versionlock", "4.3.0-1", files))
+    return found
 
 
 def lay_out(folder, files):
@@ -116,39 +123,77 @@ def make_deb(target, work, name, version, fields, files):
     return text + f"Filename: ./{path.name}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n\n"
 
 
-def make_rpm(target, work, name, version, fields, files):
-    tree = work / "tree"
-    shutil.rmtree(tree, ignore_errors=True)
+def make_deb_repository(folder, work, without):
+    """Return the index."""
+    index = ""
+    for version in (one for one in VERSIONS if one not in without):
+        for name, (fields, files) in packages_of(version, False).items():
+            index += make_deb(folder, work, name, version + "-1", fields, files)
+    for name, version, files in beside(False):
+        index += make_deb(folder, work, name, version, {}, files)
+    return index
+
+
+def subpackage(tree, name, fields, files, version=None):
+    """Return the lines of one package in a spec, and lay its files out in a tree of its own."""
     lay_out(tree, files)
-    upstream, release = version.split("-")
-    lines = [
-        f"Name: {name}",
-        "Epoch: 3",
-        f"Version: {upstream}",
-        f"Release: {release}.el9",
-        "Summary: empty",
-        "License: none",
-        "BuildArch: noarch",
-        "AutoReqProv: no",
-    ]
+    lines = [f"%package -n {name}", "Summary: empty", *([f"Version: {version}"] if version else [])]
     lines += [f"Requires: {one}" for one in fields.get("Depends", [])]
     lines += [f"Conflicts: {one}" for one in fields.get("Conflicts", [])]
-    lines += [
-        "%description",
-        "empty",
-        "%install",
-        f"mkdir -p %{{buildroot}} && cp -a {tree}/. %{{buildroot}}/ || true",
-        "%files",
+    return [*lines, f"%description -n {name}", "empty", f"%files -n {name}", *files]
+
+
+def make_rpms(target, work, version, packages):
+    """Make all packages of one version with one spec.
+
+    ``packages``: (name, version of its own or None, fields, files).
+    """
+    tree = work / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir()
+    lines = ["Name: all", "Epoch: 3", f"Version: {version}", "Release: 1.el9", "Summary: empty", "License: none"]
+    lines += ["BuildArch: noarch", "AutoReqProv: no", "%description", "empty"]
+    for name, own, fields, files in packages:
+        lines += subpackage(tree, name, fields, files, own)
+    lines += ["%install", f"mkdir -p %{{buildroot}} && cp -a {tree}/. %{{buildroot}}/"]
+    spec = work / "all.spec"
+    spec.write_text("\n".join(lines) + "\n")
+    command = ["rpmbuild", "-bb", "--quiet", "--define", f"_topdir {work}/rpm", "--define", f"_rpmdir {target}"]
+    command += [
+        "--define",
+        "__spec_install_post %{nil}",
+        "--define",
+        "_build_name_fmt %%{NAME}-%%{VERSION}.rpm",
+        str(spec),
     ]
-    spec = work / "one.spec"
-    spec.write_text("\n".join(lines + list(files)) + "\n")
-    subprocess.run(
-        ["rpmbuild", "-bb", "--quiet", "--define", f"_topdir {work}/rpm", "--define", f"_rpmdir {target}", str(spec)],
-        check=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    return ""
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def module_streams(names):
+    """Return the streams of NVIDIA's repository for RHEL 9: a branch each, and the newest as the default.
+
+    Without module_hotfixes dnf shows the packages of the default stream only. ``names``: version -> names.
+    """
+    texts = []
+    for stream, version in (("latest-dkms", VERSIONS[-1]), ("580-dkms", VERSIONS[1]), ("570-dkms", VERSIONS[0])):
+        rpms = [f"{name}-3:{version}-1.el9.noarch" for name in names.get(version, [])]
+        data = {"name": "nvidia-driver", "stream": stream, "version": 20251101000000, "context": "abcd0001"}
+        data.update(arch="x86_64", summary="driver", description="driver", license={"module": ["none"]})
+        data.update(dependencies=[{"requires": {}}], artifacts={"rpms": rpms})
+        texts.append({"document": "modulemd", "version": 2, "data": data})
+    default = {"module": "nvidia-driver", "stream": "latest-dkms"}
+    texts.append({"document": "modulemd-defaults", "version": 1, "data": default})
+    return "".join(f"---\n{json.dumps(text)}\n...\n" for text in texts)  # JSON is YAML
+
+
+def make_rpm_repository(folder, work, without):
+    names = {}
+    for version in (one for one in VERSIONS if one not in without):
+        packages = packages_of(version, True)
+        names[version] = list(packages)
+        make_rpms(folder, work, version, [(name, None, *rest) for name, rest in packages.items()])
+    make_rpms(folder, work, "1.0", [(name, one.split("-")[0], {}, files) for name, one, files in beside(True)])
+    (work / "modules.yaml").write_text(module_streams(names))
 
 
 def gpg(*arguments, text=None):
@@ -178,7 +223,7 @@ def key(name, folder):
     return fingerprint
 
 
-def sign(folder, index, fingerprint):
+def sign_index(folder, index, fingerprint):
     data = index.encode()
     (folder / "Packages").write_bytes(data)
     (folder / "Packages.gz").write_bytes(gzip.compress(data))
@@ -208,35 +253,19 @@ def main():
     folder.mkdir(parents=True)
     work = pathlib.Path("/tmp/make-repository")
     work.mkdir(exist_ok=True)
-    make = make_rpm if rpm else make_deb
-    index = ""
-    for version in VERSIONS:
-        if version in options.without:
-            continue
-        for name, (fields, files) in packages_of(version, rpm).items():
-            index += make(folder, work, name, version + "-1", fields, files)
-    for name, version, files in beside(rpm):
-        index += make(folder, work, name, version, {}, files)
     fingerprint = key(options.key, folder)
     if rpm:
-        for path in folder.rglob("*.rpm"):
-            subprocess.run(
-                [
-                    "rpmsign",
-                    "--addsign",
-                    "--define",
-                    f"_gpg_name {fingerprint}",
-                    "--define",
-                    "__gpg /usr/bin/gpg",
-                    str(path),
-                ],
-                check=True,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-        subprocess.run(["createrepo_c", "-q", str(folder)], check=True)
+        make_rpm_repository(folder, work, options.without)
+        sign = ["rpmsign", "--addsign", "--define", f"_gpg_name {fingerprint}", "--define", "__gpg /usr/bin/gpg"]
+        sign += [str(path) for path in folder.rglob("*.rpm")]
+        for command in (
+            sign,
+            ["createrepo_c", "-q", str(folder)],
+            ["modifyrepo_c", "--mdtype=modules", str(work / "modules.yaml"), str(folder / "repodata")],
+        ):
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     else:
-        sign(folder, index, fingerprint)
+        sign_index(folder, make_deb_repository(folder, work, options.without), fingerprint)
     os.sync()
 
 

@@ -23,5 +23,6 @@ echo "held=$(apt-mark showhold 2>/dev/null | grep -qx libnvidia-ml1 && echo yes)
 echo "smi_status=$(nvidia-smi >/dev/null 2>&1; echo $?)"
 echo "dkms=$(dkms status 2>/dev/null | sed -nE 's/^nvidia.*: ([a-z]+).*/\1/p' | sort -u | xargs)"
 echo "server=$(systemctl is-active sglang-main)"
+echo "mig=$(cat /var/lib/fakegpu/mig/* 2>/dev/null | xargs)"
 echo "fence_first=$(head -n 1 /var/lib/fakegpu/fence 2>/dev/null)"
 echo "fence_last=$(tail -n 1 /var/lib/fakegpu/fence 2>/dev/null)"

@@ -47,6 +47,7 @@ def host(**changes):
         "holds": [],
         "versions": {"kernel_module": None, "user_space": None, "fabric_manager": None},
         "rivals": [],
+        "runfile": False,
         "secure_boot": False,
         "mok_enrolled": False,
         "users": [],
@@ -109,6 +110,49 @@ def test_a_rerun_keeps_it_though_there_is_a_newer_one():
     result = plan(installed())
     assert (result["action"], result["changes"]) == ("keep", [])
     assert result["packages"] == [{"name": name, "version": "580.95.05-1"} for name in NAMES]
+
+
+def test_a_rerun_asks_nobody_which_versions_there_are():
+    result = plan(installed(available=None))
+    assert (result["action"], result["changes"]) == ("keep", [])
+    assert result["packages"] == [{"name": name, "version": "580.95.05-1"} for name in NAMES]
+    gone = {name: ["580.105.08-1"] for name in NAMES}
+    assert plan(installed(available=gone), version="580.95.05")["action"] == "keep", "it has left the repository"
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, {"version": "580.105.08"}),
+        ({}, {"version": "570"}),
+        ({}, {"extra_packages": ["nvtop"]}),
+        ({"headers": False}, {}),
+        ({"needs_fabric": True}, {}),
+        ({"packages": dict(dict.fromkeys(NAMES, "580.95.05-1"), libcuda1="580.105.08-1")}, {}),
+        ({"packages": dict(dict.fromkeys(NAMES, "580.95.05-1"), **{"nvidia-fabricmanager-570": "580.95.05-1"})}, {}),
+    ],
+    ids=["version", "branch", "package", "headers", "fabric", "parts differ", "of another branch"],
+)
+def test_what_changes_asks(changes, wanted):
+    assert plan(installed(available=None, **changes), **wanted)["action"] == "ask"
+
+
+def test_a_driver_of_the_installer_is_refused():
+    there = host(runfile=True, loaded="550.54.14", loaded_flavour="open")
+    assert "nvidia-uninstall" in refusal(there)
+    newer = dict(there, loaded="580.65.06")
+    assert plan(newer)["action"] == "keep", "what is good enough is left as it is"
+
+
+def test_what_dnf_needs_for_a_hold_comes_with_it():
+    rpm = ["kmod-nvidia-open-dkms", "libnvidia-ml", "nvidia-driver-cuda", "nvidia-driver-cuda-libs"]
+    rpm += ["nvidia-kmod-common", "nvidia-persistenced"]
+    available = {name: ["3:580.95.05-1.el9"] for name in rpm}
+    info = host(os={"distribution": "rhel", "major": "9", "architecture": "x86_64"}, available=available)
+    lock = {"name": "python3-dnf-plugin-versionlock", "version": None}
+    assert lock in plan(info)["packages"]
+    assert lock["name"] in plan(dict(info, available=None))["query"]
+    assert lock not in plan(info, hold=False)["packages"]
 
 
 def test_up_and_down():

@@ -77,6 +77,8 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(_driver_transaction, "PIN", str(tmp_path / "etc" / "pin"))
     monkeypatch.setattr(_driver_repository, "APT_KEY", str(tmp_path / "etc" / "key.asc"))
     monkeypatch.setattr(_driver_repository, "APT_SOURCE", str(tmp_path / "etc" / "nvidia.sources"))
+    monkeypatch.setattr(_driver_host, "UNIT_DIRS", (str(tmp_path / "units"),))
+    monkeypatch.setattr(_driver_host, "RUNFILE", str(tmp_path / "nvidia-uninstall"))
     played.files = files
     played.state_dir = str(tmp_path / "state")
     return played
@@ -223,6 +225,44 @@ def test_a_repository_that_trusts_one_key(host):
     assert not Path(_driver_repository.APT_KEY).exists()
 
 
+def test_the_entry_that_is_there_is_told(host):
+    info = {"state_dir": host.state_dir}
+    assert run_module(driver_info, info)["repository"] is None
+    repository()
+    there = {"url": "https://mirror.example.com/debian12", "fingerprint": FINGERPRINT}
+    assert run_module(driver_info, info)["repository"] == there
+    Path(_driver_repository.APT_KEY).write_text("no key")
+    assert run_module(driver_info, info)["repository"] is None
+
+
+def test_the_index_of_a_new_entry_is_fetched_once(host):
+    repository(refresh="changed")
+    repository(refresh="changed")
+    assert [argv[:3] for argv in host.argvs] == [["apt-get", "-q", "update"]]
+
+
+def test_streams_of_dnf_hide_no_branch():
+    assert "module_hotfixes=1" in _driver_repository.rpm_source("https://mirror.example.com/rhel9").splitlines()
+
+
+def test_units_that_are_there_also_masked_ones(host):
+    (host.root / "units").mkdir()
+    (host.root / "units" / "nvidia-persistenced.service").symlink_to("/dev/null-that-is-not-there")
+    result = run_module(driver_info, {"state_dir": host.state_dir})
+    assert (result["units"], result["runfile"]) == (["nvidia-persistenced.service"], False)
+
+
+def test_a_driver_of_the_installer_is_seen(host):
+    (host.root / "nvidia-uninstall").write_text("")
+    assert run_module(driver_info, {"state_dir": host.state_dir})["runfile"]
+
+
+def test_packages_that_are_asked_for_by_name(host):
+    host.packages = dict(OLD, nvtop="3.0.1-1", vim="9.0-1")
+    result = run_module(driver_info, {"also": ["nvtop"], "state_dir": host.state_dir})
+    assert result["packages"] == dict(OLD, nvtop="3.0.1-1")
+
+
 def test_another_key_is_never_written(host):
     result = repository(fingerprint="EB693B3035CD5710E231E123A4B469963BF863CC")
     assert FINGERPRINT in result["msg"]
@@ -238,5 +278,5 @@ def test_the_index_is_fetched_again_while_its_lock_is_held(host, monkeypatch):
         return (100, "", "E: Could not get lock /var/lib/apt/lists/lock") if left and left.pop() else (0, "", "")
 
     monkeypatch.setattr(_driver_host, "run", run)
-    assert not repository(refresh=True).get("failed")
+    assert not repository(refresh="always").get("failed")
     assert len(host.argvs) == 3
