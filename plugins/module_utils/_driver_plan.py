@@ -181,27 +181,28 @@ def _installation(info, wanted):
 
 
 def _back(info):
-    """The set of packages that the newest change replaced."""
-    previous = info["record"].get("previous") or {}
+    """The set of packages that the newest change replaced. A way back that was gone leads nowhere when it is run again."""
+    current = info["record"].get("current") or {}
+    previous = current if current.get("back") else info["record"].get("previous") or {}
     if not previous.get("packages"):
         raise DriverError(
             "Expected a driver that was replaced on this host, found none remembered: nvidia_driver_state absent"
             " removes the driver, nvidia_driver_version installs another."
         )
     result = dict(_empty("ask", ""), query=sorted(previous["packages"]), version=previous["version"])
-    if info["available"] is None:
+    installed = _driver_packages.parts(info["packages"])
+    if info["available"] is None and installed != previous["packages"]:
         return result
     lost = [
         f"{name} {version}"
         for name, version in sorted(previous["packages"].items())
-        if version not in info["available"].get(name, []) and info["packages"].get(name) != version
+        if info["packages"].get(name) != version and version not in info["available"].get(name, [])
     ]
     if lost:
         raise DriverError(
             f"Expected the packages that served before, found no {', '.join(lost[:6])} in the repository any more:"
             " choose another nvidia_driver_version."
         )
-    installed = _driver_packages.parts(info["packages"])
     gone = sorted(set(installed) - set(previous["packages"]))
     fabric = any("fabric" in name for name in previous["packages"])
     own = [name for name, version in previous["packages"].items() if _driver.upstream(version) != previous["version"]]

@@ -223,7 +223,7 @@ class Transaction:
     def _close_record(self):
         record = _driver_host.record_of(self.params["state_dir"])
         previous = record.pop("open", None)
-        now = self._set_now()
+        now = dict(self._set_now(), **({"back": True} if self.params["back"] else {}))
         if previous and previous["packages"] and previous["packages"] != now["packages"]:
             record["previous"] = previous
         self._save(dict(record, current=now))

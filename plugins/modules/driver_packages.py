@@ -59,6 +59,10 @@ options:
     description: Whether nothing else may move the parts (C(apt-mark hold), C(dnf versionlock)).
     type: bool
     default: true
+  back:
+    description: Whether this is a way back. Asked for again, it leads nowhere else.
+    type: bool
+    default: false
   source:
     description: Where the packages come from, for the record.
     type: str
@@ -133,6 +137,7 @@ def main():
             "version": {"type": "str"},
             "own_version": {"type": "list", "elements": "str", "default": []},
             "hold": {"type": "bool", "default": True},
+            "back": {"type": "bool", "default": False},
             "source": {"type": "str", "default": "nvidia"},
             "lock_timeout_seconds": {"type": "int", "default": 600},
             "state_dir": {"type": "path", "default": "/var/lib/gpufleet-driver"},

@@ -290,6 +290,14 @@ def test_back():
     assert result["remove"] == ["nvidia-fabricmanager"]
 
 
+def test_back_once_more_leads_nowhere():
+    info = installed(available=None)
+    info["record"]["previous"] = PREVIOUS
+    info["record"]["current"]["back"] = True
+    result = plan(info, state="previous")
+    assert (result["action"], result["version"], result["changes"]) == ("keep", "580.95.05", [])
+
+
 def test_nothing_to_go_back_to():
     assert "none remembered" in refusal(installed(), state="previous")
     info = installed(available={name: ["580.95.05-1"] for name in NAMES})

@@ -110,6 +110,16 @@ def test_an_upgrade_is_one_transaction_held_and_remembered(host):
     assert "Pin: version 580.105.08-*" in Path(_driver_transaction.PIN).read_text()
 
 
+def test_a_way_back_is_remembered_as_one_until_the_next_change(host):
+    host.packages, host.simulation = dict(OLD), UP
+    change(host, back=True)
+    assert record(host)["current"]["back"]
+    host.simulation = "".join(f"Inst {name} [580.105.08-1] (580.95.05-1 NVIDIA [all])\n" for name in OLD)
+    down = [{"name": name, "version": version} for name, version in OLD.items()]
+    change(host, version="580.95.05", packages=down)
+    assert "back" not in record(host)["current"]
+
+
 def test_a_second_run_does_nothing(host):
     host.packages, host.simulation = dict(OLD), UP
     change(host)
