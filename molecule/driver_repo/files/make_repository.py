@@ -137,7 +137,7 @@ def make_deb_repository(folder, work, without):
 def subpackage(tree, name, fields, files, version=None):
     """Return the lines of one package in a spec, and lay its files out in a tree of its own."""
     lay_out(tree, files)
-    lines = [f"%package -n {name}", "Summary: empty", *([f"Version: {version}"] if version else [])]
+    lines = [f"%package -n {name}", "Summary: empty", "AutoReqProv: no", *([f"Version: {version}"] if version else [])]
     lines += [f"Requires: {one}" for one in fields.get("Depends", [])]
     lines += [f"Conflicts: {one}" for one in fields.get("Conflicts", [])]
     return [*lines, f"%description -n {name}", "empty", f"%files -n {name}", *files]
@@ -152,7 +152,7 @@ def make_rpms(target, work, version, packages):
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir()
     lines = ["Name: all", "Epoch: 3", f"Version: {version}", "Release: 1.el9", "Summary: empty", "License: none"]
-    lines += ["BuildArch: noarch", "AutoReqProv: no", "%description", "empty"]
+    lines += ["BuildArch: noarch", "%description", "empty"]
     for name, own, fields, files in packages:
         lines += subpackage(tree, name, fields, files, own)
     lines += ["%install", f"mkdir -p %{{buildroot}} && cp -a {tree}/. %{{buildroot}}/"]
