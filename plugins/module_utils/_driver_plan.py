@@ -181,7 +181,7 @@ def _installation(info, wanted):
 
 
 def _back(info):
-    """The set of packages that the newest change replaced. A way back that was gone leads nowhere when it is run again."""
+    """The set of packages that the newest change replaced. When that was done, run again it leads nowhere else."""
     current = info["record"].get("current") or {}
     previous = current if current.get("back") else info["record"].get("previous") or {}
     if not previous.get("packages"):
