@@ -41,7 +41,6 @@ options:
   key:
     description: The key as armoured text. Needed for O(state=present).
     type: str
-    no_log: false
   fingerprint:
     description: Fingerprint that the key must have. Needed for O(state=present).
     type: str

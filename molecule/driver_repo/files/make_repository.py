@@ -192,7 +192,7 @@ def make_rpm_repository(folder, work, without):
         packages = packages_of(version, True)
         names[version] = list(packages)
         make_rpms(folder, work, version, [(name, None, *rest) for name, rest in packages.items()])
-    make_rpms(folder, work, "1.0", [(name, one.split("-")[0], {}, files) for name, one, files in beside(True)])
+    make_rpms(folder, work, "1.0", [(name, one.partition("-")[0], {}, files) for name, one, files in beside(True)])
     (work / "modules.yaml").write_text(module_streams(names))
 
 
