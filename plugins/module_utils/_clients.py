@@ -19,6 +19,8 @@ import os
 import re
 import time
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._service import descendants
+
 ESTABLISHED, TIME_WAIT = "01", "06"
 TABLES = ("net/tcp", "net/tcp6")
 PAUSE_SECONDS = 0.1
@@ -115,11 +117,27 @@ def seen(running, seconds, proc_root="/proc", clock=time.monotonic, sleep=time.s
         return None
     found, until = set(), clock() + seconds
     while True:
-        inodes = socket_inodes(running["pids"], proc_root)
-        found |= clients_of(connections_of(_tables(running["pid"], proc_root)), running["port"], inodes)
+        found |= now(running["pid"], running["pids"], running["port"], proc_root)
         if clock() >= until:
             return by_address(found)
         sleep(PAUSE_SECONDS)
+
+
+def now(pid, own_pids, port, proc_root="/proc"):
+    """Who is connected at this moment: ``{(address, port) of the client}``.
+
+    :arg pid: a process in the network of the server. :arg own_pids: processes whose connections are no client's.
+    """
+    # The tables first: a connection that one of these processes opens in between would be a client's.
+    connections = connections_of(_tables(pid, proc_root))
+    return clients_of(connections, port, socket_inodes(own_pids, proc_root))
+
+
+def looker(pid, port, proc_root="/proc"):
+    """A function that tells who is connected to a server beside this process; None for a server without one."""
+    if not pid:
+        return None
+    return lambda: now(pid, [*descendants(pid, proc_root), os.getpid()], port, proc_root)
 
 
 def by_address(clients):

@@ -10,6 +10,8 @@ Pure: no clock, no network.
 
 from __future__ import annotations
 
+import collections
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -54,9 +56,13 @@ class Samples:
     least_free_gib: dict[str, float] = field(default_factory=dict)
     least_at: dict[str, float] = field(default_factory=dict)
     count: int = 0
+    last_at: float = 0.0
+    longest_gap_seconds: float = 0.0
 
     def add(self, at, free_gib):
-        """:arg at: seconds since the soak began. :arg free_gib: ``{board: GiB}`` of one sample."""
+        """:arg at: seconds since the soak began. :arg free_gib: ``{board: GiB}`` of one sample, empty for none."""
+        self.longest_gap_seconds = max(self.longest_gap_seconds, at - self.last_at)
+        self.last_at = at if free_gib else self.last_at
         for board, gib in free_gib.items():
             if board not in self.least_free_gib or gib < self.least_free_gib[board]:
                 self.least_free_gib[board] = gib
@@ -80,7 +86,8 @@ def summarize(outcomes, near_tokens, phases=()):
 
     :arg outcomes: list of :class:`Outcome`. :arg near_tokens: from where on a prompt is near the declared context.
     :arg phases: the :class:`Phase` s that were planned.
-    :returns: dictionary with speeds, counts, ``longest_prompt_tokens`` (answered), ``near_answered`` and ``phases``.
+    :returns: dictionary with speeds, counts, ``longest_prompt_tokens`` (answered), ``near_answered``, ``phases`` and
+        ``missing``, the names of phases without which nothing is proven and that were not answered whole.
     """
     answered = [outcome for outcome in outcomes if outcome.status == "answered"]
     longest = max(answered, key=lambda outcome: outcome.prompt_tokens) if answered else None
@@ -97,7 +104,26 @@ def summarize(outcomes, near_tokens, phases=()):
         "prefill_tokens_per_second": _rounded(_prefill_speed(answered), 1),
         "decode_tokens_per_second": _rounded(_decode_speed(answered), 1),
         "phases": _by_phase(outcomes, phases),
+        "missing": _missing(answered, phases),
     }
+
+
+def _missing(answered, phases):
+    count = collections.Counter(outcome.phase for outcome in answered)
+    return [phase.name for phase in phases if (phase.kept or phase.must) and count[phase.name] < len(phase.sizes)]
+
+
+def filled_share(outcomes, pool_tokens, ranks=1):
+    """The share of the pool that unique prompts had filled before the one near the context was sent, at most 1.
+
+    :arg outcomes: list of :class:`Outcome`. :arg pool_tokens: of one DP rank, or None: then None.
+    """
+    if not pool_tokens:
+        return None
+    near_at = min((outcome.began for outcome in outcomes if outcome.phase == "context"), default=math.inf)
+    before = [outcome for outcome in outcomes if outcome.status == "answered" and outcome.began < near_at]
+    tokens = sum(outcome.prompt_tokens - outcome.cached_tokens for outcome in before)
+    return round(min(tokens / float(pool_tokens * ranks), 1.0), 2)
 
 
 def _rounded(value, digits):
@@ -218,6 +244,12 @@ class Growth:
 # SGLang 0.5.23: srt/managers/schedule_batch.py. The server lives on, the request is lost.
 POOL_ABORT = "Out of memory even after retracting all other requests"
 
+# A spike of one pass is over sooner; who did not look for longer has not seen the memory under load.
+LONGEST_GAP_SECONDS = 10.0
+
+# Below it a cache is not what an hour of traffic makes of it.
+NEARLY_FULL_SHARE = 0.8
+
 # A loss that the clocks of a driver, or one block of the allocator, could make is none.
 GROWTH_LEAST_MIB = 4.0
 
@@ -271,13 +303,16 @@ def judge_soak(
     pool_tokens=None,
     growth=None,
     unreached=(),
+    watch_error=None,
+    filled=None,
 ):
     """The verdict of a soak.
 
     :arg summary: of :func:`summarize`. :arg samples: :class:`Samples`. :arg failure: a death by the failure catalogue
         or None. :arg bound: the bound that ended the soak early, or None. :arg first_error: sentence of the first
         request that failed, or None. :arg growth: :class:`Growth` or None.
-    :arg unreached: the DP ranks that had no request.
+    :arg unreached: the DP ranks that had no request. :arg watch_error: why unit and journal could not be watched until
+        the end, or None. :arg filled: of :func:`filled_share`.
     :returns: ``{"verdict": proven | unsafe | short | failed, "reason": one sentence, "failure": dict | None}``.
     """
     if failure:
@@ -294,7 +329,22 @@ def judge_soak(
             "Look into the journal of the unit for these requests.",
             "unknown",
         )
+    if summary["missing"]:
+        return _not_whole(summary["missing"], bound, limits)
+    if watch_error:
+        return _end(
+            "failed",
+            f"The unit could not be watched under load, so nobody knows how it went: {watch_error}",
+            "Look into the journal of the unit, and put the load on it again.",
+        )
     tightest = samples.tightest()
+    if min_least_free_gib is not None and tightest is not None and samples.longest_gap_seconds > LONGEST_GAP_SECONDS:
+        return _end(
+            "failed",
+            f"The free device memory could not be sampled for {samples.longest_gap_seconds:.0f} s of the load, so the "
+            f"floor of {min_least_free_gib:.2f} GiB is not proven.",
+            "Look whether nvidia-smi answers on the host, and put the load on it again.",
+        )
     if min_least_free_gib is not None and tightest is None:
         return _end(
             "failed",
@@ -317,10 +367,19 @@ def judge_soak(
         )
     least = "" if tightest is None else f"; the least free was {tightest[1]:.2f} GiB on board {tightest[0]}"
     reason = "{answered} requests were answered, the longest prompt had {longest_prompt_tokens} tokens"
+    return _end("proven", reason.format(**summary) + least + _left_out(summary, bound, filled) + ".")
+
+
+def _left_out(summary, bound, filled):
+    """What a proof says of the phases that its bounds cut short."""
     left = [row["name"] for row in summary["phases"] if row["planned"] and row["requests"] < row["planned"]]
+    if not left:
+        return ""
     what = f"bound in {bound}" if bound else "bounds"
-    cut = f"; the {what} of the load left no room for all of: {', '.join(left)}" if left else ""
-    return _end("proven", reason.format(**summary) + least + cut + ".")
+    said = f"; the {what} of the load left no room for all of: {', '.join(left)}"
+    if filled is not None and filled < NEARLY_FULL_SHARE:
+        said += f", so the cache was filled to {filled:.0%} only"
+    return said
 
 
 def _end(verdict, reason, advice=None, kind="no_evidence"):
@@ -352,13 +411,24 @@ def _not_near(summary, bound, limits, near_tokens, first_error, pool_tokens):
         reason = f"{what}: the pool holds {pool_tokens} tokens only."
         advice = "Lower context_tokens, or raise the pool: a longest request does not fit into it."
     elif bound:
-        values = {"seconds": f"{limits.seconds:g}", "requests": limits.requests, "prompt_tokens": limits.prompt_tokens}
-        reason = f"{what}: the bound of {values[bound]} {bound} was reached first."
+        reason = f"{what}: {_bound_reached(bound, limits)}"
         advice = f"Raise the bound of the soak ({bound}), or lower context_tokens."
     else:
         reason = "{}: {}".format(what, first_error or "the server refused it.")
         advice = "Compare context_tokens with the --context-length that the server runs with."
     return _end("failed", reason, advice)
+
+
+def _bound_reached(bound, limits):
+    values = {"seconds": f"{limits.seconds:g}", "requests": limits.requests, "prompt_tokens": limits.prompt_tokens}
+    return f"the bound of {values[bound]} {bound} was reached first."
+
+
+def _not_whole(missing, bound, limits):
+    """What was promised and not sent, or not answered, is not proven."""
+    why = _bound_reached(bound, limits) if bound else "the other bounds left no room for it."
+    reason = f"Not all requests of {', '.join(missing)} were answered: {why}"
+    return _end("failed", reason, f"Raise the bound of the soak ({bound or 'seconds'}), or promise less.")
 
 
 def suspect(outcomes, in_flight) -> dict[str, Any] | None:

@@ -44,6 +44,14 @@ def test_summary_of_nothing():
     assert (summary["requests"], summary["near_answered"], summary["prefill_tokens_per_second"]) == (0, False, None)
 
 
+def test_how_full_the_cache_was_before_the_long_prompt():
+    # Only the probe was sent before it.
+    assert _soak_judge.filled_share(OUTCOMES, 1000) == 0.25
+    assert _soak_judge.filled_share(OUTCOMES, 1000, 5) == 0.05
+    assert _soak_judge.filled_share(OUTCOMES, None) is None
+    assert _soak_judge.filled_share([answered(0, "fill", 900, 0.0, 1.0, 1.0)], 100, 4) == 1.0
+
+
 def samples(**least):
     found = Samples()
     for board, gib in least.items():
@@ -58,6 +66,12 @@ def test_the_least_of_each_board_and_when():
     assert found.least_free_gib == {"0": 5.0, "1": 4.0}
     assert found.tightest() == ("1", 4.0, 2.0)
     assert Samples().tightest() is None
+
+
+def gappy(seconds):
+    found = samples(b0=5.0)
+    found.add(3.0 + seconds, {})
+    return found
 
 
 def judge(outcomes=None, found=None, failure=None, bound=None, floor=None, error=None, near=1844, pool=80000, **more):
@@ -86,6 +100,21 @@ def judge(outcomes=None, found=None, failure=None, bound=None, floor=None, error
             None,
             "the bounds of the load left no room for all of: fill",
         ),
+        (
+            {"bound": "requests", "phases": [Phase("context", (2000,) * 2, 1, 4, must=True, kept=True)]},
+            "failed",
+            "no_evidence",
+            "Not all requests of context were answered: the bound of 64 requests was reached first.",
+        ),
+        (
+            {"phases": [Phase("fill", (60,) * 9, 1, 4)], "filled": 0.263},
+            "proven",
+            None,
+            "left no room for all of: fill, so the cache was filled to 26% only.",
+        ),
+        ({"watch_error": "No space left"}, "failed", "no_evidence", "could not be watched under load"),
+        ({"found": gappy(9.0), "floor": 1.0}, "proven", None, ""),
+        ({"found": gappy(11.0), "floor": 1.0}, "failed", "no_evidence", "could not be sampled for 11 s"),
         ({"growth": Growth("3", 1.5, 400)}, "unsafe", None, "Board 3 loses 1.50 MiB with each request"),
         ({"growth": Growth("3", 1.5, 1000)}, "proven", None, ""),
         ({"unreached": [1, 2]}, "failed", "no_evidence", "DP rank 1, 2 got no request"),
