@@ -151,15 +151,17 @@ _CSV = ("--format=csv,noheader,nounits",)
 class Tool:
     """nvidia-smi, which hangs on a sick driver: no call is waited for longer than C(seconds).
 
-    What is asked beside the boards has the same time once more, all of it together: who has waited for one hanging
+    What is asked beside the boards has three times as long, all of it together, and who has waited for one hanging
     call does not wait for the next.
     """
+
+    BESIDE = 3
 
     def __init__(self, path, seconds, clock=time.monotonic):
         self.path = path
         self.seconds = seconds
         self.clock = clock
-        self.left = float(seconds)
+        self.left = float(seconds) * self.BESIDE
 
     def run(self, words, seconds=None):
         """Return (status, stdout, stderr). Raises GpuError when there is no answer in time."""
@@ -185,12 +187,12 @@ class Tool:
             return ""
         begun = self.clock()
         try:
-            status, out, _err = self.run(words, self.left)
+            status, out, _err = self.run(words, min(self.left, self.seconds))
         except GpuError:
             self.left = 0
             return ""
         self.left -= self.clock() - begun
-        return out if status == 0 else ""
+        return out if status in (0, _gpu_failures.WARNS) else ""
 
 
 def _ask(tool, tries):

@@ -17,11 +17,14 @@ import re
 from dataclasses import dataclass
 
 # The query, in the order of its columns (nvidia-smi --query-gpu=..., noheader, nounits).
-PLACE_FIELDS = ("index", "pci.bus_id", "driver_version")
+PLACE_FIELDS = ("index", "pci.bus_id", "compute_mode", "driver_version")
+# The compute mode in which no process may use a board (nvidia-smi -c 2), as some guests with a vGPU have it.
+_PROHIBITED = "Prohibited"
 _VENDOR = "0x10de"
 # Display controllers: VGA (consumer boards) and 3D (data centre boards).
 _CLASSES = ("0x0300", "0x0302")
 _ADDRESS = re.compile(r"^([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-9a-f])$", re.IGNORECASE)
+_MODE = re.compile(r"^(?:Default|Exclusive_(?:Process|Thread)|Prohibited)$")
 _VERSION = re.compile(r"^\d+(\.\d+)+$")
 
 
@@ -72,22 +75,41 @@ def place(address):
 
 
 def parse_places(text):
-    """Return ({index: bus id}, driver version or None) of the CSV answer C(text); other lines are passed over."""
+    """Return ({index: what is told of it}, driver version or None) of the CSV answer C(text).
+
+    Other lines are passed over, and values that are none.
+    """
     places, version = {}, None
     for cells in csv.reader((text or "").splitlines(), skipinitialspace=True):
         cells = [cell.strip() for cell in cells]
         if len(cells) != len(PLACE_FIELDS) or not cells[0].isdigit():
             continue
-        if place(cells[1]):
-            places[int(cells[0])] = cells[1]
-        if version is None and _VERSION.match(cells[2]):
-            version = cells[2]
+        places[int(cells[0])] = {
+            "pci_bus_id": cells[1] if place(cells[1]) else None,
+            "compute_mode": cells[2] if _MODE.match(cells[2]) else None,
+        }
+        if version is None and _VERSION.match(cells[3]):
+            version = cells[3]
     return places, version
 
 
 def with_places(gpus, places):
-    """Return the entries of gpu_info with C(pci_bus_id), as nvidia-smi writes it, None where it is not known."""
-    return [dict(gpu, pci_bus_id=places.get(gpu["index"])) for gpu in gpus]
+    """Return the entries of gpu_info with C(pci_bus_id) and C(compute_mode) as nvidia-smi writes them.
+
+    None where they are not known. A board that no process may use is not healthy.
+    """
+    unknown = {"pci_bus_id": None, "compute_mode": None}
+    found = []
+    for gpu in gpus:
+        gpu = dict(gpu, **places.get(gpu["index"], unknown))
+        if gpu["compute_mode"] == _PROHIBITED and gpu["problem"] is None:
+            name = "GPU {} ({})".format(gpu["index"], gpu["name"])
+            gpu["healthy"] = False
+            gpu["problem"] = (
+                f"{name} is in the compute mode Prohibited, in which no server can use it: nvidia-smi -c 0."
+            )
+        found.append(gpu)
+    return found
 
 
 def missing(gpus, held):

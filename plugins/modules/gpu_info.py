@@ -24,7 +24,7 @@ description:
     planned with is returned with nulls and a sentence in RV(problems), and a board that the driver holds without
     C(nvidia-smi) listing it is in RV(missing_boards).
   - Without trouble C(nvidia-smi) is asked three times, five times with several boards, twice more with MIG, in the
-    locale C. A call that hangs is left behind, as nothing ends what hangs in the driver.
+    locale C. A call that hangs is killed and not waited for, as nothing ends what hangs in the driver.
 extends_documentation_fragment:
   - gpufleet.sglang.attributes
   - gpufleet.sglang.attributes.info_module
@@ -45,7 +45,8 @@ options:
   timeout_seconds:
     description:
       - How long C(nvidia-smi) may take for its boards. It hangs on a sick driver, and then the module fails.
-      - All other questions have this time once more, together. What is not answered in it is not known.
+      - All other questions have three times as long, together, and after one that hangs none is put. What is not
+        answered is not known, and no failure.
     type: int
     default: 30
   tries:
@@ -55,6 +56,13 @@ options:
     default: 3
 author:
   - gpufleet.sglang authors (@gpufleet)
+notes:
+  - When the libraries of the driver are not those of the loaded module (an update replaced them), the failure names
+    both versions. What runs goes on, what is restarted does not come back before the host was rebooted.
+  - When no board is usable, the failure says how many boards PCI shows and which driver has them.
+  - RV(homogeneous) is V(false) for boards of different kinds. The smallest of them bounds a server over all.
+  - A field that C(nvidia-smi) does not know is V(null) in the result, the others stay.
+  - Values such as C([N/A]), C(ERR!) or C([Insufficient Permissions]) are V(null), never V(0).
 seealso:
   - module: gpufleet.sglang.engine_info
   - module: gpufleet.sglang.model_info
@@ -122,6 +130,12 @@ gpus:
       description: Its place on the bus as C(nvidia-smi) writes it, V(null) where it is not known.
       type: str
       sample: "00000000:0B:00.0"
+    compute_mode:
+      description:
+        - V(Default), V(Exclusive_Process) or V(Prohibited), V(null) where it is not known.
+        - A board that is V(Prohibited) is not healthy, as no server can use it.
+      type: str
+      sample: Default
     mig:
       description: Whether it is split by MIG.
       type: bool

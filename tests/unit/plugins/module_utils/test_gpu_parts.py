@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from ansible_collections.gpufleet.sglang.plugins.action.memory_plan import plan_of
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _failure_record,
     _gpu,
@@ -174,14 +175,25 @@ def test_a_place_is_one_however_it_is_written(text, place):
 
 
 def test_places_of_an_answer():
-    text = "0, 00000000:17:00.0, 580.95.05\n1, [GPU is lost], [GPU is lost]\nWARNING: infoROM is corrupted\n"
-    assert _gpu_pci.parse_places(text) == ({0: "00000000:17:00.0"}, "580.95.05")
+    text = (
+        "0, 00000000:17:00.0, Exclusive_Process, 580.95.05\n1, [GPU is lost], [GPU is lost], [GPU is lost]\n"
+        "WARNING: infoROM is corrupted\n"
+    )
+    assert _gpu_pci.parse_places(text) == (
+        {
+            0: {"pci_bus_id": "00000000:17:00.0", "compute_mode": "Exclusive_Process"},
+            1: {"pci_bus_id": None, "compute_mode": None},
+        },
+        "580.95.05",
+    )
     assert _gpu_pci.parse_places('Field "pci.bus_id" is not a valid field to query.\n') == ({}, None)
     assert _gpu_pci.parse_places(ONE) == ({}, None)
 
 
 def test_a_board_is_missing_only_where_all_places_are_known():
-    gpus = _gpu_pci.with_places(_gpu.parse_query(ONE), {0: "00000000:17:00.0"})
+    gpus = _gpu_pci.with_places(
+        _gpu.parse_query(ONE), {0: {"pci_bus_id": "00000000:17:00.0", "compute_mode": "Default"}}
+    )
     assert _gpu_pci.missing(gpus, ["0000:17:00.0"]) == []
     assert _gpu_pci.missing(gpus, ["0000:17:00.0", "0001:17:00.0"]) == ["0001:17:00.0"]
     assert _gpu_pci.missing(_gpu_pci.with_places(gpus, {}), ["0000:17:00.0", "0000:18:00.0"]) == []
@@ -255,6 +267,27 @@ def test_a_server_on_an_instance_has_the_memory_of_the_instance(stated):
     assert (entry["uuid"], entry["index"], entry["problem"]) == ("MIG-0929581a", 0, None)
 
 
+def planned(board, environment, **more):
+    given = {"gpus": [board], "environment": environment, "arguments": {"tp-size": 1}, "engine_version": "0.5.23"}
+    return plan_of({**given, **more})
+
+
+def test_a_plan_on_an_instance_has_the_memory_of_the_instance():
+    one = {"CUDA_VISIBLE_DEVICES": "MIG-0929581a"}
+    assert planned(split_board(), one)["plan_free_gib"] == pytest.approx(40151 / 1024, abs=0.001)
+    # What our server holds of the instance comes back.
+    board = split_board()
+    board["mig_devices"][0].update(memory_free_mib=151, processes=[{"pid": 7, "name": "a", "memory_mib": 40000}])
+    again = planned(board, one, own_pids=[7], own_server_running=True)
+    assert again["plan_free_gib"] == pytest.approx(40151 / 1024, abs=0.001)
+
+
+def test_a_plan_on_a_board_that_is_split_is_refused():
+    answer = planned(split_board(), {})
+    assert answer["feasible"] is False
+    assert "is split by MIG" in answer["refusal"]
+
+
 def test_an_instance_whose_memory_is_not_told_is_not_healthy():
     (entry,) = visible([split_board()], {"CUDA_VISIBLE_DEVICES": "MIG-3adbed3a"})
     assert (entry["memory_total_mib"], entry["healthy"]) == (None, False)
@@ -302,9 +335,9 @@ def test_who_waited_for_one_hanging_question_does_not_wait_for_the_next(tmp_path
 
 
 def test_what_is_asked_beside_the_boards_has_one_time_together(tmp_path):
-    now = iter(range(0, 1000, 6))
-    tool = _gpu_host.Tool(script(tmp_path, "echo said"), 10, clock=lambda: next(now))
-    # Each takes 6 of 10 seconds by this clock.
+    now = iter(range(0, 1000, 16))
+    tool = _gpu_host.Tool(script(tmp_path, "echo said; exit 14"), 10, clock=lambda: next(now))
+    # Each takes 16 of 3 x 10 seconds by this clock.
     assert [tool.told(["a"]), tool.told(["b"]), tool.told(["c"])] == ["said\n", "said\n", ""]
 
 

@@ -71,7 +71,7 @@ def test_the_driver_is_that_of_the_loaded_module(host):
 
 
 def test_else_the_tool_is_asked_for_the_driver(host):
-    rows = "echo 0, 00000000:17:00.0, 580.95.05; echo 1, 00000000:65:00.0, 580.95.05; exit 0"
+    rows = "echo 0, 00000000:17:00.0, Default, 580.95.05; echo 1, 00000000:65:00.0, Default, 580.95.05; exit 0"
     script = f'case "$*" in *driver_version*) {rows};; esac; {answer("c16")}'
     assert host(nvidia_smi=host.play(script))["driver_version"] == "580.95.05"
     assert host(nvidia_smi=host.play(answer("c16")))["driver_version"] is None
@@ -122,7 +122,7 @@ def test_a_driver_that_is_late_is_asked_again(host, tmp_path):
     # The failed one, the boards, their processes, the driver, and how the two are connected.
     assert [line.split()[0] for line in host.calls()[2:]] == [
         "--query-compute-apps=gpu_uuid,pid,process_name,used_memory",
-        "--query-gpu=index,pci.bus_id,driver_version",
+        "--query-gpu=index,pci.bus_id,compute_mode,driver_version",
         "topo",
         "topo",
     ]
