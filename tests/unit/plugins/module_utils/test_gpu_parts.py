@@ -247,6 +247,8 @@ def test_boards_without_a_uuid_in_the_document_are_found_by_their_place_only_whe
     assert first["mig_devices"] == []
     assert [one["memory_total_mib"] for one in second["mig_devices"]] == [4864]
     assert _gpu_mig.with_instances(gpus[1:], "", text)[0]["mig_devices"] == []
+    other = text.replace("<gpu><mig", "<gpu><uuid>GPU-other</uuid><mig")
+    assert _gpu_mig.with_instances(gpus, "", other)[1]["mig_devices"] == []
 
 
 def split_board():
@@ -339,6 +341,16 @@ def test_what_is_asked_beside_the_boards_has_one_time_together(tmp_path):
     tool = _gpu_host.Tool(script(tmp_path, "echo said; exit 14"), 10, clock=lambda: next(now))
     # Each takes 16 of 3 x 10 seconds by this clock.
     assert [tool.told(["a"]), tool.told(["b"]), tool.told(["c"])] == ["said\n", "said\n", ""]
+
+
+def test_no_question_beside_the_boards_has_longer_than_they(monkeypatch):
+    given = []
+    monkeypatch.setattr(_witness_tool, "run_limited", lambda argv, seconds: (given.append(seconds), (0, "", ""))[1])
+    now = iter([0, 25, 25, 25])
+    tool = _gpu_host.Tool("nvidia-smi", 10, clock=lambda: next(now))
+    tool.told(["a"])
+    tool.told(["b"])
+    assert given == [10, 5]
 
 
 def test_a_tool_that_cannot_be_ended_is_left_behind(tmp_path, monkeypatch):
