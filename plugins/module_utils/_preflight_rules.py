@@ -120,9 +120,18 @@ REFUSED = (
     ),
     Refused(
         "ssl-keyfile-password",
-        "it would stand in the unit, in the list of processes and in diffs: remove it and use a key file without a "
-        "password that only the service's user reads",
+        "it would stand in the unit, in the list of processes and in diffs: remove it and end TLS in a proxy in front "
+        "of the server",
         "systemd.exec, proc(5)",
+    ),
+    *(
+        Refused(
+            name,
+            "then the server speaks https only, and what waits for it, loads it and verifies it asks over http: remove "
+            "it there and end TLS in a proxy in front of the server",
+            "SGLang 0.5.23: srt/server_args.py (url)",
+        )
+        for name in ("ssl-certfile", "ssl-keyfile")
     ),
 )
 

@@ -318,8 +318,8 @@ def test_an_argument_that_shows_or_removes_a_key_is_refused(layer, name, expecte
 def test_a_server_that_would_speak_https_is_refused_before_its_start(name):
     (sentence,) = sentences(sglang_server_arguments={name: "/etc/ssl/x.pem"})
     assert sentence == (
-        "sglang_server_arguments has %s: then the server speaks https only, and what waits for it, loads it and verifies "
-        "it asks over http: remove it there and end TLS in a proxy in front of the server." % name
+        "sglang_server_arguments has %s: then the server speaks https only, and what waits for it, loads it and "
+        "verifies it asks over http: remove it there and end TLS in a proxy in front of the server." % name
     )
 
 
