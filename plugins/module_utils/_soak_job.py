@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _soak_judge,
     _soak_memory,
     _soak_run,
+    _soak_seen,
     _soak_watch,
 )
 
@@ -174,8 +175,8 @@ class Job:
 
 
 def growth_of(soak, served):
-    """:class:`_soak_judge.Growth` of a soak that ran, or None."""
-    return _soak_judge.growth_of(soak.marks, soak.samples, served.dp_ranks)
+    """:class:`_soak_seen.Growth` of a soak that ran, or None."""
+    return _soak_seen.growth_of(soak.marks, soak.samples, served.dp_ranks)
 
 
 def judge(soak, served, min_least_free_gib, reached):

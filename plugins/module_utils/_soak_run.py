@@ -15,7 +15,7 @@ import threading
 import time
 from dataclasses import replace
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _soak, _soak_judge
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _soak, _soak_judge, _soak_seen
 
 # torch gives back what a pass took only when it must: a spike is seen long after it. Other allocations are shorter.
 SAMPLE_SECONDS = 0.05
@@ -65,8 +65,8 @@ class Soak:
     ):
         self.phases = phases
         self.limits = limits
-        self.samples = _soak_judge.Samples()
-        self.health = _soak_judge.Health()
+        self.samples = _soak_seen.Samples()
+        self.health = _soak_seen.Health()
         self.outcomes = []
         self.marks = []
         self.failure = None

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _soak_judge
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _soak_judge, _soak_seen
 from ansible_collections.gpufleet.sglang.plugins.module_utils._soak import Ask, Limits, Phase
-from ansible_collections.gpufleet.sglang.plugins.module_utils._soak_judge import Growth, Outcome, Samples
+from ansible_collections.gpufleet.sglang.plugins.module_utils._soak_judge import Outcome
+from ansible_collections.gpufleet.sglang.plugins.module_utils._soak_seen import Growth, Samples
 
 LIMITS = Limits(seconds=20.0, requests=64, answer_tokens=16, concurrency=4)
 
@@ -205,13 +206,13 @@ def marks(*free, step=8):
 def test_what_each_request_keeps_is_slow_growth():
     # A MiB for each of 48 requests; 512 MiB were the least.
     free = [4.0 - place * 8 / 1024 for place in range(7)]
-    growth = _soak_judge.growth_of(marks(*free), samples(b0=0.5, b1=8.0))
+    growth = _soak_seen.growth_of(marks(*free), samples(b0=0.5, b1=8.0))
     assert (growth.board, growth.mib_per_request, growth.lasts_requests) == ("0", 1.0, 512)
 
 
 def test_dp_ranks_share_the_requests():
     free = [4.0 - place * 8 / 1024 for place in range(7)]
-    assert _soak_judge.growth_of(marks(*free, step=16), samples(b0=0.5), ranks=2).mib_per_request == 1.0
+    assert _soak_seen.growth_of(marks(*free, step=16), samples(b0=0.5), ranks=2).mib_per_request == 1.0
 
 
 @pytest.mark.parametrize(
@@ -229,4 +230,4 @@ def test_dp_ranks_share_the_requests():
     ],
 )
 def test_what_is_no_growth(free):
-    assert _soak_judge.growth_of(marks(*free), samples(b0=0.5)) is None
+    assert _soak_seen.growth_of(marks(*free), samples(b0=0.5)) is None

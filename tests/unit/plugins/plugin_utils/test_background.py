@@ -111,7 +111,8 @@ def test_a_host_that_restarted_ends_the_wait(lines):
     action = Action({"changed": True}, [], [{"finished": False}] * 100)
     action.boots = ["b1", "b1", "b2"]
     result = action.work({})
-    assert result["failed"] and "gpufleet.sglang.engine_venv to end, found that the host has restarted" in result["msg"]
+    assert result["failed"]
+    assert "gpufleet.sglang.engine_venv to end, found that the host has restarted" in result["msg"]
 
 
 def test_a_job_of_which_nothing_can_be_told_ends_the_wait(lines, monkeypatch):
@@ -124,7 +125,8 @@ def test_a_job_of_which_nothing_can_be_told_ends_the_wait(lines, monkeypatch):
     monkeypatch.setattr(_background.time, "monotonic", clock)
     full = {"failed": True, "msg": "No space left on device."}
     result = Action({"changed": True}, [], [full] * 100).work({})
-    assert result["failed"] and "only: No space left on device; look at the disk" in result["msg"]
+    assert result["failed"]
+    assert "only: No space left on device; look at the disk" in result["msg"]
     # For a moment it is no reason.
     assert Action({"changed": True}, [], [full, full, DONE]).work({})["changed"] is True
 
