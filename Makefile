@@ -1,7 +1,7 @@
 # gpufleet.sglang: what can be done in a checkout. Each target installs what it needs; `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help bench-planner bench-soak bench-startup demo demo-gpu test test-long lint unit sanity molecule build readme venv clean
+.PHONY: help bench-converge bench-planner bench-soak bench-startup demo demo-gpu test test-long lint unit sanity molecule build readme venv clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -29,6 +29,9 @@ sanity: venv ## ansible-test sanity on each ansible-core found, without ignores
 
 molecule: venv ## the scenarios on test hosts (S=name for one)
 	@bash tools/molecule.sh $(S)
+
+bench-converge: venv ## does the loop reach the promise, on 200 hosts drawn from public start-ups (ARGS=--rows, or ARGS=--tight)
+	@.venv/bin/python tools/bench_converge.py $(ARGS)
 
 bench-planner: venv ## how near the planner comes to real start-ups of public reports (ARGS=--rows for each)
 	@.venv/bin/python tools/bench_planner.py $(ARGS)

@@ -40,6 +40,7 @@ sys.path.insert(0, str(tree.link().parents[2]))
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (  # noqa: E402  # isort: skip
     _soak,
+    _soak_job,
     _soak_judge,
     _soak_run,
 )
@@ -213,24 +214,9 @@ def soaked(begun, floor_gib: float) -> dict:
     phases = _soak.plan_phases("short", served, limits)
     soak = _soak_run.Soak(phases, limits, server.answer, server.free, server.watch, clock=server.clock.monotonic)
     soak.run()
-    near = _soak.near_context_tokens(min(context, pool.tokens))
-    errors = [outcome.error for outcome in soak.outcomes if outcome.status == "failed"]
-
-    def judge(floor):
-        return _soak_judge.judge_soak(
-            _soak_judge.summarize(soak.outcomes, near, phases),
-            soak.samples,
-            soak.failure,
-            soak.bound,
-            soak.limits,
-            near,
-            floor,
-            errors[0] if errors else None,
-            None,
-            _soak_judge.growth_of(soak.marks, soak.samples),
-        )
-
-    judged = judge(floor_gib)
+    # The sampler wakes by the real clock, and what it sees it dates by the played one.
+    soak.samples.longest_gap_seconds = 0.0
+    judged = _soak_job.judge(soak, served, floor_gib, [0])
     tightest = soak.samples.tightest()
     request = (soak.failure or {}).get("request") or {}
     why = (
@@ -242,7 +228,7 @@ def soaked(begun, floor_gib: float) -> dict:
     )
     return {
         "verdict": judged["verdict"],
-        "verdict_without_floor": judge(None)["verdict"],
+        "verdict_without_floor": _soak_job.judge(soak, served, None, [0])["verdict"],
         "soak_least_free_gib": tightest[1] if tightest else None,
         "reason": judged["reason"],
         "phase": request.get("phase"),
@@ -301,12 +287,16 @@ def main(arguments=None) -> int:
 def report(given, model: str) -> int:
     source = random.Random(given.seed)
     kinds = {"dies": [], "lives": [], "good": []}
-    draws = no_start = 0
+    draws = no_start = no_promise = 0
     while min(len(rows) for rows in kinds.values()) < given.count:
         draws += 1
         row = measure(drawn(source), model)
         if row is None:
             no_start += 1
+            continue
+        if row["pool_tokens"] < int(row["arguments"]["--context-length"]):
+            # A plan refuses it, and the load says at once that the longest request does not fit.
+            no_promise += 1
             continue
         row["good"] = not row["died"] and row["hour_least_free_gib"] >= given.floor
         of = ["dies"] if row["died"] else ["lives", "good"] if row["good"] else ["lives"]
@@ -318,21 +308,24 @@ def report(given, model: str) -> int:
         row["long_request"] = one_request(started(row, model), 10**9)
         for kind in of:
             kinds[kind].append(row)
-    return told(kinds, draws, no_start, given)
+    print(
+        f"{draws} configurations drawn (seed {given.seed}): {no_start} do not start, {no_promise} hold no request of "
+        "the declared context and are left out."
+    )
+    return told(kinds, given)
 
 
 def refused(rows, field: str = "verdict") -> int:
     return sum(row[field] != "proven" for row in rows)
 
 
-def told(kinds, draws, no_start, given) -> int:
+def told(kinds, given) -> int:
     dies, lives, good = kinds["dies"], kinds["lives"], kinds["good"]
     everyone = dies + lives + [row for row in good if row not in lives]
     seconds = sorted(row["seconds"] for row in everyone if row["verdict"] == "proven")
     causes = collections.Counter(
         row["phase"] or "no death, " + row["why"] for row in dies if row["verdict"] != "proven"
     )
-    print(f"{draws} configurations drawn (seed {given.seed}), {no_start} of them do not start.")
     print("An hour of the engine's own random traffic decides.")
     print(f"{'':42}{'dies':>8}{'lives':>8}{'lives and keeps the floor':>28}")
     lines = {

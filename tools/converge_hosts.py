@@ -27,7 +27,19 @@ REFERENCE = {"name": "moonshotai/Kimi-K2-Instruct", "bytes": 75 * 8 * GIB, "rank
 # Versions for rows of one that the played engine has no rules for. Before 0.5.20 two starts differ by loader
 # temporaries.
 VERSIONS = ("0.5.9", "0.5.12", "0.5.14", "0.5.19", "0.5.20", "0.5.22", "0.5.23")
+# What the public figures leave out: width of the feed-forward layers, by the models' config.json.
+WIDTHS = {
+    "meta-llama/Llama-3.1-8B-Instruct": 14336,
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": 18944,
+    "Qwen/Qwen2.5-1.5B-Instruct": 8960,
+    "Qwen/Qwen2.5-0.5B-Instruct": 4864,
+}
 OLDEST_VERSION = (0, 5, 6)
+LEAST_POOL_GIB = 2.0
+# Fractions of public start-ups from here on: those below serve several models on a board.
+LEAST_FRACTION = 0.7
+# Share of the hosts with one figure that lies far from all public ones.
+SURPRISES = 0.3
 
 
 @dataclass(frozen=True)
@@ -58,16 +70,16 @@ class Host:
     seed: int
 
 
-def models() -> list[Model]:
+def models(starts: list, checkpoints: dict) -> list[Model]:
     """The models of the public start-ups whose weights are printed or whose files are known."""
     shapes, more = planner_starts.load("geometry"), planner_starts.load("bench")["shapes"]
     found = {}
-    for start in planner_starts.starts()[0]:
+    for start in starts:
         name = start.more.get("geometry")
-        weights = _weight_bytes(start)
+        weights = _weight_bytes(start, checkpoints)
         if start.geometry is None or weights is None or start.row["speculative"]:
             continue
-        config = _config(shapes[name], more.get(name, {}).get("keys", {}))
+        config = _config({"intermediate_size": WIDTHS.get(name), **shapes[name]}, more.get(name, {}).get("keys", {}))
         if config is None:
             continue
         board = start.more.get("board")
@@ -77,8 +89,8 @@ def models() -> list[Model]:
     return [*found.values(), reference]
 
 
-def _weight_bytes(start) -> int | None:
-    known = planner_starts.load("bench")["checkpoints"].get(start.more.get("checkpoint") or start.more.get("geometry"))
+def _weight_bytes(start, checkpoints: dict) -> int | None:
+    known = checkpoints.get(start.more.get("checkpoint") or start.more.get("geometry"))
     if known and not start.more.get("partial_weights"):
         return known["bytes"]
     return None if start.weights_gib is None else int(start.weights_gib * (start.row["tp"] or 1) * GIB)
@@ -89,10 +101,9 @@ def _config(shape: dict, keys: dict) -> dict | None:
     whole = {key: value for key, value in {**shape, **keys}.items() if value is not None and key != "how_known"}
     config = whole.get("text_config") or whole
     architecture = str((whole.get("architectures") or config.get("architectures") or ["LlamaForCausalLM"])[0])
-    needed = ("num_hidden_layers", "hidden_size", "num_attention_heads")
+    needed = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
     if architecture.startswith(NOT_PLAYED) or not all(config.get(name) for name in needed):
         return None
-    # Images are another subject: the text side alone.
     config = {key: value for key, value in config.items() if key not in ("vision_config", "text_config")}
     config.setdefault("max_position_embeddings", 131072)
     config.setdefault("vocab_size", 131072)
@@ -107,21 +118,26 @@ def _config(shape: dict, keys: dict) -> dict | None:
 class Drawer:
     """Draws hosts; the models' folders are made once."""
 
-    def __init__(self, folder: Path, seed: int):
+    def __init__(self, folder: Path, seed: int, surprises: float):
+        """C(surprises): share of the hosts with a figure that no table of a planner knows."""
+        self.surprises = surprises
         self.source = random.Random(seed)
         self.folder = folder
-        self.models = models()
-        self.boards = planner_starts.load("bench")["boards"]
+        starts, self.boards, checkpoints = planner_starts.starts()
+        self.models = models(starts, checkpoints)
+        told = sorted(start.fraction for start in starts if start.fraction)
+        self.fractions = [one for one in told if one >= LEAST_FRACTION]
 
     def draw(self) -> Host:
-        """A host with a model that leaves room for a pool."""
+        """A host with a model that leaves at least so much for a pool that somebody would promise one."""
         while True:
             model = self.source.choice(self.models)
             board = model.board or self.source.choice(sorted(self.boards))
             ranks = model.ranks or self.source.choice((1, 2, 4, 8))
-            share = model.weight_bytes / ranks / GIB / (self.boards[board]["free"] / 1024)
-            heads = model.config["num_attention_heads"]
-            if heads % ranks == 0 and share < 0.9 and (model.board or share > 0.1):
+            free_gib = self.boards[board]["free"] / 1024
+            weights_gib = model.weight_bytes / ranks / GIB
+            fits = 0.9 * free_gib - weights_gib > LEAST_POOL_GIB and model.config["num_attention_heads"] % ranks == 0
+            if fits and (model.board or weights_gib > 0.1 * free_gib):
                 return self._host(model, board, ranks)
 
     def _host(self, model: Model, board: str, ranks: int) -> Host:
@@ -133,7 +149,8 @@ class Drawer:
         weights_gib = model.weight_bytes / ranks / GIB
         knobs = self._knobs(weights_gib, ranks, new, found["total"] / 1024, model.config)
         pre_gib = found["free"] / 1024 - knobs["context_gib"] - knobs["nccl_gib"]
-        geometry = read_geometry(model.config)
+        # Images are another subject: the text side alone.
+        geometry = dict(read_geometry(model.config), multimodal=False)
         known = {
             "arguments": {"tp-size": ranks},
             "geometry": geometry,
@@ -151,9 +168,9 @@ class Drawer:
                 for index in range(ranks)
             ],
         }
-        # So many tokens as a person would reckon: a share of what is there at 0.93.
-        rest_gib = 0.93 * pre_gib - weights_gib
-        tokens = int(source.uniform(0.3, 1.0) * max(rest_gib, 0.3) * GIB / cell_bytes(model.config, ranks))
+        # So many tokens as a person would reckon: up to what a fraction of a public start-up leaves.
+        rest_gib = max(source.choice(self.fractions) * pre_gib - weights_gib, LEAST_POOL_GIB)
+        tokens = int(source.uniform(0.6, 1.0) * rest_gib * GIB / cell_bytes(model.config, ranks))
         tokens = max(tokens // 1000 * 1000, 4000)
         if source.random() < 0.5:
             limits = (source.choice((8192, 32768, 65536)), known["max_context_tokens"], tokens)
@@ -181,7 +198,7 @@ class Drawer:
         source = self.source
         collectives = {1: (0.0, 0.0), 2: (0.05, 0.35), 4: (0.2, 0.8), 8: (0.7, 1.5)}[ranks]
         size = min(board_gib / 95, 1.0)
-        return {
+        found = {
             "context_gib": source.uniform(0.45, 0.75),
             "nccl_gib": source.uniform(*collectives),
             "weights_gib": weights_gib * source.uniform(1.0, 1.01 if ranks > 1 else 1.001),
@@ -204,6 +221,24 @@ class Drawer:
             "decode_step_seconds": source.uniform(0.01, 0.05),
             "admission_share": source.uniform(0.2, 0.7),
         }
+        if source.random() < self.surprises:
+            found.update(self._surprise(size))
+        return found
+
+    def _surprise(self, size: float) -> dict:
+        """What no table of a planner knows: one figure far from the usual ones. C(size): the board's, 1 for 95 GiB."""
+        source = self.source
+        return source.choice(
+            (
+                {"chunk_ratio": source.uniform(2.0, 5.0)},
+                {"both_bytes": source.uniform(0.8, 3.0)},
+                {"workspace_gib": source.uniform(0.5, 3.0) * size},
+                {"graph_base_gib": source.uniform(0.5, 3.5) * size},
+                {"load_overhead_gib": source.uniform(0.3, 2.5) * size},
+                {"fragmentation_gib": source.uniform(1.5, 4.0) * size},
+                {"decode_bytes_per_request": source.uniform(10e6, 60e6) * size},
+            )
+        )
 
     def _folder_of(self, model: Model) -> str:
         folder = self.folder / model.name.replace("/", "--")

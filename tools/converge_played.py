@@ -23,7 +23,7 @@ import bench_soak
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (  # isort: skip
     _failures,
     _soak,
-    _soak_judge,
+    _soak_job,
     _soak_run,
     _startup,
     _verdict,
@@ -60,6 +60,22 @@ def _parser():
     return parser
 
 
+@functools.cache
+def _alone():
+    """A rank of the played engine on boards that nobody else uses: the folder of other processes is not read."""
+    from sglang.played import ledger, traffic
+
+    class Alone(traffic.Alone):
+        @functools.cached_property
+        def _room_gib(self):
+            return ledger.free_mib(self._board, []) / 1024
+
+        def room_gib(self):
+            return self._room_gib
+
+    return Alone
+
+
 def _words(arguments: dict) -> list[str]:
     """Server arguments as words of a command line."""
     words = []
@@ -93,7 +109,7 @@ class Lines(logging.Handler):
 
 def start(host, arguments: dict, environment: dict, number: int) -> Begun:
     """One start of C(host) with these server arguments. The same number has the same noise."""
-    from sglang.played import gpu_launcher, ledger, lines, ranks, traffic, versions
+    from sglang.played import gpu_launcher, ledger, lines, ranks, versions
 
     versions.__version__ = host.version
     Path(os.environ["PLAYED_BOARDS"]).write_text(json.dumps({"boards": [host.board] * host.ranks}))
@@ -116,7 +132,7 @@ def start(host, arguments: dict, environment: dict, number: int) -> Begun:
     try:
         weights = made.stage_weights(host.folder)[0]
         told = {**plan, "board": ledger.read_boards()["boards"][0], "weights_gib": weights, "rank": asdict(rank)}
-        alone = traffic.Alone(told, -1)
+        alone = _alone()(told, -1)
         pool = alone.start()
     except Exception:
         said.say("Scheduler hit an exception: " + traceback.format_exc())
@@ -165,21 +181,17 @@ def soaked(begun: Begun, floor_gib: float | None) -> dict:
         phases, limits, server.answer, server.free, server.watch, clock=server.clock.monotonic, settle_seconds=1.0
     )
     soak.run()
-    near = _soak.near_context_tokens(min(context, pool.tokens))
-    errors = [outcome.error for outcome in soak.outcomes if outcome.status == "failed"]
-    judged = _soak_judge.judge_soak(
-        _soak_judge.summarize(soak.outcomes, near, phases),
-        soak.samples,
-        soak.failure,
-        soak.bound,
-        soak.limits,
-        near,
-        floor_gib,
-        errors[0] if errors else None,
-        None,
-        _soak_judge.growth_of(soak.marks, soak.samples),
-    )
-    return {**judged, "least_free_gib": dict(soak.samples.least_free_gib), "requests": len(soak.outcomes)}
+    # The sampler wakes by this machine's clock and the load runs on a played one: how long nobody looked says nothing.
+    soak.samples.longest_gap_seconds = 0.0
+    judged = _soak_job.judge(soak, served, floor_gib, [0])
+    growth = _soak_job.growth_of(soak, served)
+    return {
+        **judged,
+        "least_free_gib": dict(soak.samples.least_free_gib),
+        "requests": len(soak.outcomes),
+        "growth_mib_per_request": growth.mib_per_request if growth else None,
+        "endurance_requests": soak.limits.endurance_requests,
+    }
 
 
 def hour(begun: Begun, seed: int) -> dict:

@@ -23,7 +23,9 @@ options:
     type: dict
     required: true
   host:
-    description: The host as it is now, with C(driver_version), C(packages) and the names of its boards, C(gpus).
+    description:
+      - The host as it is now, with C(driver_version), C(packages) and the names of its boards, C(gpus). C(gpu_problem)
+        says why nobody could tell driver and boards.
     type: dict
     required: true
 """

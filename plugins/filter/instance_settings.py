@@ -18,8 +18,8 @@ options:
     type: dict
     required: true
   overrides:
-    description: An entry of C(sglang_server_instances).
-    type: dict
+    description: An entry of C(sglang_server_instances), or all of them for a list of settings.
+    type: raw
     required: true
 """
 

@@ -26,6 +26,8 @@ OWN_VARIABLES = ("model-path", "host", "port", "api-key", "admin-api-key", "conf
 # Of its environment: what decides about memory, and what only SGLang reads.
 ENVIRONMENT_NAMES = (*ALLOCATOR_NAMES, "CUDA_VISIBLE_DEVICES")
 ENVIRONMENT_PREFIXES = ("SGLANG_", "SGL_")
+# Where SGLang listens when nobody says it (SGLang 0.5.23: srt/server_args.py).
+LISTENS = {"host": "127.0.0.1", "port": 30000}
 
 
 def arguments_of(argv):
@@ -124,8 +126,9 @@ def record(running, unit, ready, situated, plan, declared):
     sentences = [_found(unit, running, startup, ready, situated)]
     if not same_model:
         sentences.append("It serves another model than the declared one, so its start-up teaches nothing here.")
-    elif plan.get("refusal") or plan.get("feasible") is False:
-        sentences.append("As it is, it cannot keep the promise: %s" % (plan.get("refusal") or plan.get("reason")))
+    elif plan.get("refusal") or (plan.get("feasible") is False and not plan.get("is_open")):
+        sentences.append("As it is, it cannot keep the promise: %s" % _risk(plan))
+    sentences += _elsewhere(running.get("arguments") or {}, declared)
     undeclared = undeclared_arguments(running.get("arguments") or {}, declared)
     if undeclared:
         sentences.append(
@@ -143,6 +146,30 @@ def _found(unit, running, startup, ready, situated):
     if headroom_gib is not None:
         parts.append("%.2f GiB of headroom" % headroom_gib)
     return "Found %s, made by hand, on port %s: %s." % (unit, running.get("port"), ", ".join(parts))
+
+
+def _risk(plan):
+    """Why it cannot. What would work is left to the plan of the declared server: two offers side by side differ."""
+    why = str(plan.get("refusal") or plan.get("reason")).replace("The declared fraction", "Its fraction")
+    return re.split(r"; (?:what works is|what fits is|levers, |no target fits)", why)[0].rstrip(".") + "."
+
+
+def _elsewhere(theirs, declared):
+    """Its clients find nothing any more where the declared server listens elsewhere."""
+    differ = [name for name in LISTENS if _listens(theirs, name) != _listens(declared, name)]
+    if not differ:
+        return []
+    return [
+        "It listens on %s:%s, the declared server on %s:%s; for the same clients declare %s."
+        % (
+            *(_listens(side, name) for side in (theirs, declared) for name in LISTENS),
+            ", ".join("sglang_server_%s: %s" % (name, _listens(theirs, name)) for name in differ),
+        )
+    ]
+
+
+def _listens(arguments, name):
+    return str(arguments.get(name) or LISTENS[name])
 
 
 def other_model(running, declared):

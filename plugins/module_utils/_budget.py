@@ -35,9 +35,13 @@ __all__ = ["BadInput", "Plan", "PlanInput", "plan"]
 
 @dataclass(frozen=True)
 class Plan:
-    """The answer. C(feasible) None: not enough is known, see C(missing)."""
+    """The answer. C(feasible) None: not enough is known, see C(missing). C(is_open): a start has to tell.
+
+    C(works): variables of the role that would work in place of a declared fraction that does not, else None.
+    """
 
     feasible: bool | None = None
+    is_open: bool = False
     fraction: float | None = None
     fraction_low: float | None = None
     fraction_high: float | None = None
@@ -70,6 +74,7 @@ class Plan:
     explanation: str = ""
     reason: str = ""
     refusal: str | None = None
+    works: dict | None = None
     missing: list = field(default_factory=list)
     notes: list = field(default_factory=list)
     boards: list = field(default_factory=list)
@@ -138,13 +143,16 @@ def _assemble(inp, base, options, chosen, target):
     }
     if base.complete:
         facts.update(_solved(inp, base, options, chosen, fraction, cap, target))
+    facts["is_open"] = bool(facts.get("is_open") and inp.fraction is None and fraction is not None)
     clash, clash_lines = clashes.told(inp, environment)
     facts["notes"] = notes.lines(inp, base, facts.get("pool_gib")) + clash_lines
     forbidden = _forbidden(inp, base) or clash
     if _refused_by_board(inp, base) or clash:
-        facts["feasible"] = False
+        facts.update(feasible=False, is_open=False)
     result = Plan(**facts)
     result = replace(result, rows=before_load.rows(inp, base.free, base.before) + explain.rows(base, chosen, result))
+    if inp.fraction is not None and result.feasible is False and base.complete:
+        result = replace(result, works=_offer(inp, options, result))
     result = replace(result, refusal=_refusal(inp, base, options, chosen, result, forbidden))
     return replace(
         result,
@@ -195,15 +203,16 @@ def _solved(inp, base, options, chosen, fraction, cap, target):
     }
     if not unpromised:
         solved["feasible"] = bool(chosen.works if inp.fraction is None else _inside(inp.fraction, chosen))
+        solved["is_open"] = chosen.is_open
     if _peaks_above(base):
-        solved["feasible"] = False
+        solved.update(feasible=False, is_open=False)
     if fraction is None:
         return solved
     tokens, least_tokens, most_tokens = solve.predict(base, fraction)
     pool = solve.pool(base, fraction, cap)
     states = pool.state_bytes + pool.scratch_bytes
     if pool.problem and pool.tokens:
-        solved["feasible"] = False
+        solved.update(feasible=False, is_open=False)
     band = solve.band_gib(base, fraction)
     safe, low, high = _headrooms_gib(base, chosen, fraction, cap)
     solved.update(
@@ -313,16 +322,15 @@ def _refusal(inp, base, options, chosen, result, forbidden):
         return explain.refuse_context(inp.context_tokens, limit)
     if inp.target_tokens is not None and result.cap_tokens is not None and result.cap_tokens < inp.target_tokens:
         return explain.refuse_cap(result.cap_tokens, inp.target_tokens)
-    if result.feasible is not False:
+    if result.feasible is not False or result.is_open:
         return None
     if base.complete and result.fraction is not None:
         problem = solve.pool(base, result.fraction, result.cap_tokens).problem
         if problem and result.pool_tokens:
             return problem
-    offer = None if inp.fraction is None else _offer(inp, options, result)
-    if offer is None:
+    if result.works is None:
         return explain.refuse_target(inp, base, chosen, result)
-    return _miss(inp, base, chosen, result, offer)
+    return _miss(inp, base, chosen, result, result.works)
 
 
 def _forbidden(inp, base):

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_inputs as known
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_records as checked
-from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu import GpuError
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_choice import (
     VISIBLE,
     WHERE,
@@ -22,6 +21,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_choice import
     refuse_unhealthy,
     visible,
 )
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_failures import GpuError
 
 MIB_PER_GIB = 1024.0
 

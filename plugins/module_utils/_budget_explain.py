@@ -124,6 +124,11 @@ def reason(inp, result):
             "-" if result.fraction_high is None else fraction_text(result.fraction_high),
         )
     )
+    if result.is_open:
+        return (
+            f"{number(inp.target_tokens)} tokens fit by what is expected, and not at the bad end of the bands: a start"
+            f" tells. Fraction {fraction_text(result.fraction)}: {pool}."
+        )
     return f"Fraction {fraction_text(result.fraction)} ({how}): {pool}."
 
 
@@ -146,7 +151,7 @@ def explanation(inp, base, chosen, result):
     parts.append(_needs(chosen, result))
     parts.append(_promise(inp, result))
     words = moved(inp, chosen)
-    if words and result.fraction is not None and result.feasible is not False:
+    if words and result.fraction is not None and (result.feasible is not False or result.is_open):
         parts.append(f"To make room the plan takes {words}.")
     if result.fraction is not None and result.predicted_tokens is not None:
         parts.append(_prediction(inp, result))
@@ -157,7 +162,7 @@ def explanation(inp, base, chosen, result):
                 fraction_text(default["fraction"]), number(default["tokens"])
             )
         )
-    if result.feasible is False:
+    if result.feasible is False and not result.is_open:
         parts.append(_advice(result))
     return " ".join(part for part in parts if part)
 
@@ -187,7 +192,8 @@ def _promise(inp, result):
     most = "the reserve allows none" if high is None else f"the reserve allows at most {fraction_text(high)}"
     if low is None:
         return f"No fraction holds {target} tokens, and {most}."
-    return f"To hold {target} tokens at the bad end of the band takes {fraction_text(low)}, but {most}."
+    text = f"To hold {target} tokens at the bad end of the band takes {fraction_text(low)}, but {most}"
+    return text + (". By what is expected they fit, so a start has to tell." if result.is_open else ".")
 
 
 def _prediction(inp, result):

@@ -272,7 +272,8 @@ def headroom_floor_gib(found, min_headroom_gib):
 
 
 def need(found, situation):
-    """Return {needed_gib, certain_gib}: the reserve that keeps the floors, and how much of it is beyond doubt.
+    """Return {needed_gib, expected_gib, certain_gib}: the reserve that surely keeps the floors, the one that will most
+    probably do (the middle of what the rows may take), and how much of it is beyond doubt.
 
     A declared floor at ready takes the place of what the load is thought to need; with a declared floor under load,
     both are kept.
@@ -280,10 +281,14 @@ def need(found, situation):
     ready, load, floor = ready_gib(found), load_gib(found), least_free_floor_gib(found)
     certain = _sum(found, READY, certain=True) + _sum(found, LOAD, certain=True)
     needed = ready + load + floor
+    likely_ready = (ready + least_ready_gib(found)) / 2
+    expected = likely_ready + (load + _sum(found, LOAD, certain=True)) / 2 + floor
     if situation.min_headroom_gib is not None:
         at_ready = ready + situation.min_headroom_gib
+        likely = likely_ready + situation.min_headroom_gib
+        expected = likely if situation.min_least_free_gib is None else max(likely, expected)
         needed = at_ready if situation.min_least_free_gib is None else max(at_ready, needed)
         certain = max(at_ready, certain) if situation.min_least_free_gib is not None else at_ready
     elif situation.min_least_free_gib is not None:
         certain += floor
-    return {"needed_gib": needed, "certain_gib": certain}
+    return {"needed_gib": needed, "expected_gib": expected, "certain_gib": certain}

@@ -17,11 +17,13 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_allocator as allocator
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_base as bases
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_inputs as known
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_learned as learned
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_reserve as reserve
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_situation as situations
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _conflicts as conflicts
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _kv
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_situation import GIVEN, LOAD, MEASURED
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
 
 GIB = 2**30
@@ -34,6 +36,7 @@ class Candidate:
     """One setting of the levers that the plan itself may move, with what it needs and the fractions that are left.
 
     C(low_steps), C(high_steps): fractions in thousandths whose lower band holds the target, whose reserve is enough.
+    C(table_gib): what its rows say before a start-up is counted, None where none told; C(is_open): see C(is_open).
     """
 
     chunk_tokens: int
@@ -42,12 +45,15 @@ class Candidate:
     batch_moved: bool
     rows: tuple = ()
     needed_gib: float = 0.0
+    expected_gib: float = 0.0
     certain_gib: float = 0.0
     learned_floor_gib: float = 0.0  # a death: not less than this
     learned_extra_gib: float = 0.0  # a death under another candidate: this much more than the rows say
     keys: dict = field(default_factory=dict)
     low_steps: int | None = None
     high_steps: int | None = None
+    table_gib: float | None = None
+    is_open: bool = False
 
     @property
     def works(self):
@@ -170,7 +176,10 @@ def situation_of(inp, base, target_tokens, chunk_tokens, decode_batch, most=0.99
 
 
 def lever_settings(inp, base):
-    """Return [(chunk, decode batch, chunk moved, batch moved)], the engine's own first, smallest change first."""
+    """Return [(chunk, decode batch, chunk moved, batch moved)], the engine's own first, smallest change first.
+
+    The chunk is moved before the batch of the graphs, unless the graphs were what died.
+    """
     row = tables.CPU_CLASS if inp.device == "cpu" else tables.board_class(base.board_mib, inp.engine_version)
     chunk, batch = inp.chunk_tokens, situations.declared_decode_batch(inp.arguments)
     chunks = [chunk] if chunk is not None else [row.chunk_tokens]
@@ -181,6 +190,9 @@ def lever_settings(inp, base):
     if batch is None and inp.device != "cpu":
         while batches[-1] > tables.SMALLEST_DECODE_BATCH:
             batches.append(max(batches[-1] // 2, tables.SMALLEST_DECODE_BATCH))
+    if learned.graphs_died(inp):
+        settings = [(chunks[0], one, False, index > 0) for index, one in enumerate(batches)]
+        return settings + [(one, batches[-1], True, len(batches) > 1) for one in chunks[1:]]
     settings = [(one, batches[0], index > 0, False) for index, one in enumerate(chunks)]
     return settings + [(chunks[-1], one, len(chunks) > 1, True) for one in batches[1:]]
 
@@ -203,7 +215,8 @@ def _with_states(cell, measured):
 
 
 def _rows_of(inp, keys, situation):
-    """The reserve's rows, with what an earlier start-up of the same activation keys measured in their place."""
+    """(The reserve's rows, with what an earlier start-up of the same activation keys measured in their place; what they
+    need without it, None where nothing was measured)."""
     rows = reserve.rows(situation)
     measured = known.newest(
         inp.measurements,
@@ -212,8 +225,9 @@ def _rows_of(inp, keys, situation):
         ),
     )
     if measured is None:
-        return rows
-    return reserve.with_measurement(rows, situation, _with_states(situation.cell, measured))
+        return rows, None
+    found = reserve.with_measurement(rows, situation, _with_states(situation.cell, measured))
+    return found, reserve.need(rows, situation)["needed_gib"] if found != rows else None
 
 
 def candidates(inp, base, target_tokens):
@@ -225,64 +239,65 @@ def candidates(inp, base, target_tokens):
         bare = replace(bare, keys=inp.keys or bases.keys_for(inp, arguments, environment))
         plain_keys = inp.keys or bases.keys_for(inp, arguments, inp.environment)
         built.append((_with_rows(inp, base, bare, target_tokens), plain_keys))
-    return [_with_deaths(inp, candidate, built) for candidate, dummy in built]
+    return [_raised(one, *learned.lessons(inp, one, built)) for one, dummy in built]
 
 
 def _with_rows(inp, base, candidate, target_tokens):
     """Return the candidate with its reserve for C(target_tokens), and what deaths taught on top of it."""
     situation = situation_of(inp, base, target_tokens, candidate.chunk_tokens, candidate.decode_batch)
-    rows = tuple(_rows_of(inp, candidate.keys, situation))
+    rows, table_gib = _rows_of(inp, candidate.keys, situation)
     need = reserve.need(rows, situation)
     if base.complete and inp.fraction is None and cap_of(inp, target_tokens) is None:
         # The pool fills what this reserve leaves: rows that grow with it are those of that pool.
         most = max(highest_steps(base, need["needed_gib"]), 1) / STEPS
         lever = candidate.chunk_tokens, candidate.decode_batch
         situation = situation_of(inp, base, target_tokens, *lever, most=most)
-        rows = tuple(_rows_of(inp, candidate.keys, situation))
+        rows, table_gib = _rows_of(inp, candidate.keys, situation)
         need = reserve.need(rows, situation)
-    return _raised(replace(candidate, rows=rows, **need), candidate.learned_floor_gib, candidate.learned_extra_gib)
+    changed = replace(candidate, rows=tuple(rows), table_gib=table_gib, **need)
+    return _raised(changed, candidate.learned_floor_gib, candidate.learned_extra_gib)
 
 
 def _raised(candidate, floor_gib, extra_gib):
     return replace(
         candidate,
         needed_gib=max(candidate.needed_gib + extra_gib, floor_gib),
+        expected_gib=max(candidate.expected_gib + extra_gib, floor_gib),
         certain_gib=max(candidate.certain_gib + extra_gib, floor_gib),
         learned_floor_gib=floor_gib,
         learned_extra_gib=extra_gib,
     )
 
 
-def _with_deaths(inp, candidate, built):
-    """Raise what a candidate needs to what deaths taught.
-
-    A death of the same keys counts as it is. One that happened under another candidate counts here by as much as that
-    one's rows were too low. One without keys, or when the caller gives the keys, counts everywhere.
-    """
-    floor = extra = 0.0
-    for death in inp.deaths:
-        learned = death.get("reserve_needed_gib")
-        if learned is None or death.get("direction") not in (None, "lower"):
-            continue
-        everywhere = inp.keys or not (death.get("keys") or {}).get("activation")
-        for other, plain_keys in built:
-            # The allocator that a death brings in is not in the keys of that death.
-            if not (known.teaches(death, "activation", other.keys) or known.teaches(death, "activation", plain_keys)):
-                continue
-            if everywhere or other is candidate:
-                floor = max(floor, float(learned))
-            else:
-                extra = max(extra, float(learned) - other.needed_gib)
-    return _raised(candidate, floor, extra) if floor or extra else candidate
-
-
 def bounded(base, candidate, tokens):
     """Return the candidate with its interval of fractions for C(tokens)."""
-    return replace(
+    found = replace(
         candidate,
         low_steps=lowest_steps(base, max(tokens, 1)),
         high_steps=highest_steps(base, candidate.needed_gib),
     )
+    return replace(found, is_open=not found.works and is_open(base, candidate, tokens))
+
+
+def expected_steps(base, candidate):
+    """Return the largest fraction in thousandths that leaves what is expected to be needed."""
+    return min(STEPS - 1, int(math.floor((1.0 - candidate.expected_gib / base.before.gib) * STEPS + 1e-9)))
+
+
+def is_open(base, candidate, tokens):
+    """Return whether C(tokens) fit by what is expected, while something of that was never measured here.
+
+    Only the bad end of the bands stands against them, and a start tells. Where all was measured, nothing is left to
+    learn but the noise; who states both figures of the load wants to know, and not to try.
+    """
+    load = {base.before.source, base.used.total.source}
+    if load == {GIVEN} or load | {one.source for one in candidate.rows if one.phase == LOAD} <= {MEASURED, GIVEN}:
+        return False
+    fraction = expected_steps(base, candidate) / STEPS
+    if fraction <= 0:
+        return False
+    found = pool(base, fraction)
+    return found.tokens >= tokens and found.problem is None
 
 
 # ---------------------------------------------------------------------------
@@ -291,7 +306,7 @@ def bounded(base, candidate, tokens):
 
 
 def choose_candidate(inp, options):
-    """Return the first candidate that works.
+    """Return the first candidate that works, else the leanest, which may be open.
 
     For an explicit fraction, the first whose reserve it keeps, but none beyond the first that works: with a target, the
     levers are moved as far as the target needs it and no further, only to rescue a fraction.
@@ -314,6 +329,8 @@ def choose_fraction(inp, base, candidate):
         if inp.pool_policy == "fill":
             return candidate.high_steps / STEPS
         return ((candidate.low_steps + candidate.high_steps) // 2) / STEPS
+    if candidate.is_open:
+        return min(candidate.low_steps, expected_steps(base, candidate)) / STEPS
     if not inp.allow_unproven_plan:
         return None
     certain = highest_steps(base, candidate.certain_gib)

@@ -92,9 +92,10 @@ def table(inp, result):
                 "floor " + _gib(result.decided["min_least_free_gib"]),
             )
         )
-    lines.append(_line("feasible", {None: "not known", True: "yes", False: "no"}[result.feasible]))
+    feasible = "a start tells" if result.is_open else {None: "not known", True: "yes", False: "no"}[result.feasible]
+    lines.append(_line("feasible", feasible))
     said = [("refused", result.refusal)] if result.refusal else []
-    if result.feasible is False:
+    if result.feasible is False and not result.is_open:
         said += [("  lever", lever_text(one)) for one in result.levers]
     said += [("note", one) for one in result.notes] + [("upgrade", one) for one in result.upgrade]
     if result.missing:

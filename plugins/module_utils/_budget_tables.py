@@ -294,3 +294,5 @@ DEFAULT_FLOOR_ABOVE_MIB = 60 * 1024
 
 # Less than this "reserved but unallocated" is not called fragmentation.
 FRAGMENTED_FROM_GIB = 0.5
+# Of what was reserved and of no use, so much stays so with expandable segments: assumed, no public figure is known.
+FRAGMENTED_STAYS_SHARE = 0.5

@@ -93,11 +93,12 @@ class Instance:
             "remembered": self.remembered(),
             "open_change": self.store.change(),
             "open_change_is_proven": self._open_change_is_proven(proof, own),
-            "backups": [_summary(manifest) for manifest in self.store.backups()],
+            "backups": [self._backup(manifest) for manifest in self.store.backups()],
             "previous": self._previous(own),
             "last_proof": self._previous(own, "proof"),
             "ways_back": self._ways_back(own),
             "lease": self.store.lease(),
+            "clients_away": self.store.away(),
             "drift": _drift.drift(proof, files, drop_ins),
             "drop_ins": drop_ins,
             "unit_text": _drift.text_of(own["fragment_path"]),
@@ -123,11 +124,8 @@ class Instance:
         forgotten = {name: len(taught[name]) - len(left[name]) for name in taught}
         if any(forgotten.values()) and not check_mode:
             self.store.forget(names)
-        return {
-            "forgotten": forgotten,
-            "before": _remembered.lines(taught["measurements"], taught["deaths"]),
-            "after": _remembered.lines(left["measurements"], left["deaths"]),
-        }
+        before = _remembered.lines(taught["measurements"], taught["deaths"])
+        return {"forgotten": forgotten, "before": before, "after": _remembered.lines_left(before, **left)}
 
     def _serving(self, own, adopted):
         for record in (own, adopted):
@@ -142,10 +140,14 @@ class Instance:
                 return manifest["name"]
         return None
 
+    def _backup(self, manifest):
+        directory = os.path.join(self.store.backup_directory, manifest["name"])
+        return dict(_summary(manifest), gone=_snapshot.gone(directory, manifest))
+
     def _ways_back(self, own):
         """What there is to go back to, one line a backup, the newest first."""
         found = reversed(self.store.backups())
-        return [_snapshot.line(_summary(manifest), _is_as_now(manifest, own)) for manifest in found]
+        return [_snapshot.line(self._backup(manifest), _is_as_now(manifest, own)) for manifest in found]
 
     def _open_change_is_proven(self, proof, own):
         """The run that opened it stored its proof, and nothing else runs since. A host that was restarted before the

@@ -103,6 +103,7 @@ def _measured(attempt, load, target_tokens):
         "headroom_gib": attempt["headroom"]["gib"],
         "headroom_where": attempt["headroom"]["where"],
         "least_free_gib": load.get("least_free_gib"),
+        "filled_share": load.get("filled_share"),
         "load_seconds": startup.get("load_seconds"),
         "measurement": attempt["measurement"],
     }
@@ -119,7 +120,8 @@ def plan_of_proof(proof):
 def loaded_proof(proof, attempt, host=None):
     """A proof after one more load on the configuration that it proves; what was declared then stays.
 
-    A load that it did not survive takes the word of the former one back. One that showed nothing changes nothing.
+    A load that it did not survive takes the word of the former one back. One that showed nothing changes nothing, and
+    so does one that failed on a server that lives: a request that was refused is no death.
     """
     soak = attempt["soak"] or {}
     if attempt["verdict"] == "proven":
@@ -134,7 +136,7 @@ def loaded_proof(proof, attempt, host=None):
             shared=bool(soak.get("shared")),
             host=host or proof.get("host") or {},
         )
-    showed_nothing = (attempt["failure"] or {}).get("kind") == "no_evidence"
+    showed_nothing = attempt["verdict"] == "failed" and not (attempt["failure"] or {}).get("fatal")
     if not soak or showed_nothing or attempt["verdict"] == "holds":
         return proof
     return dict(proof, soaked=False)

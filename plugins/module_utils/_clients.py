@@ -19,6 +19,8 @@ import os
 import re
 import time
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._service import descendants
+
 ESTABLISHED, TIME_WAIT = "01", "06"
 TABLES = ("net/tcp", "net/tcp6")
 PAUSE_SECONDS = 0.1
@@ -61,14 +63,17 @@ def clients_of(connections, port, own_inodes):
     :arg own_inodes: sockets of the server's processes; a connection that the server made to itself is no client.
     """
     mine = {connection.local for connection in connections if connection.inode in own_inodes}
+    # A client on this host has a row of its own. One that was closed just now has none, and may have been us.
+    here = {connection.local for connection in connections if connection.state == ESTABLISHED and connection.inode}
     found = set()
     for connection in connections:
         if connection.local[1] != port or connection.remote in mine:
             continue
+        if connection.remote[0] == connection.local[0] and connection.remote not in here:
+            continue
         if connection.state == ESTABLISHED and (connection.inode in own_inodes or connection.inode == 0):
             found.add(connection.remote)
-        # What a module of ours asked on this host a moment ago leaves the same trace as a client on this host.
-        if connection.state == TIME_WAIT and connection.remote[0] != connection.local[0]:
+        if connection.state == TIME_WAIT:
             found.add(connection.remote)
     return found
 
@@ -115,11 +120,28 @@ def seen(running, seconds, proc_root="/proc", clock=time.monotonic, sleep=time.s
         return None
     found, until = set(), clock() + seconds
     while True:
-        inodes = socket_inodes(running["pids"], proc_root)
-        found |= clients_of(connections_of(_tables(running["pid"], proc_root)), running["port"], inodes)
+        found |= now(running["pid"], running["pids"], running["port"], proc_root)
         if clock() >= until:
             return by_address(found)
         sleep(PAUSE_SECONDS)
+
+
+def now(pid, own_pids, port, proc_root="/proc"):
+    """Who is connected at this moment: ``{(address, port) of the client}``.
+
+    :arg pid: a process in the network of the server. :arg own_pids: processes whose connections are no client's.
+    """
+    # Before and after the tables: what one of these processes opens or closes meanwhile would be a client's.
+    before = socket_inodes(own_pids, proc_root)
+    connections = connections_of(_tables(pid, proc_root))
+    return clients_of(connections, port, before | socket_inodes(own_pids, proc_root))
+
+
+def looker(pid, port, proc_root="/proc"):
+    """A function that tells who is connected to a server beside this process; None for a server without one."""
+    if not pid:
+        return None
+    return lambda: now(pid, [*descendants(pid, proc_root), os.getpid()], port, proc_root)
 
 
 def by_address(clients):

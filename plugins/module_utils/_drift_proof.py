@@ -10,8 +10,13 @@ Pure: dictionaries in, dictionaries out. A proof that was stored before somethin
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
-from ansible_collections.gpufleet.sglang.plugins.module_utils._words import server_arguments
+import json
+from itertools import groupby
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import canonical_arguments
+from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import digest
+from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_data
+from ansible_collections.gpufleet.sglang.plugins.module_utils._words import argument_value
 
 UNIT, FILES, ARGUMENTS, PACKAGE, DRIVER, BOARDS, POOL, HEADROOM = (
     "unit",
@@ -38,7 +43,9 @@ def since_proof(info, ready, host):
 
     :arg info: result of ``server_info`` (``proof``, ``unit``, ``running``, ``drift``, ``invocation_id``).
     :arg ready: result of ``server_ready`` of now; empty when nothing was asked.
-    :arg host: ``{"driver_version", "packages", "gpus"}`` as it is now; what is None or empty is not known.
+    :arg host: ``{"driver_version", "packages", "gpus", "gpu_problem"}`` as it is now. A driver that is None and no
+        boards mean that there are none; ``gpu_problem`` says why nobody could tell. Packages that are empty are not
+        known, and neither is what has no entry.
     :returns: ``[{"what", "sentence", "ends"}]``, see ``_row``; empty without a proof.
     """
     proof = info.get("proof") or {}
@@ -55,7 +62,7 @@ def since_proof(info, ready, host):
 def _configuration(proof, info):
     rows = []
     running = info.get("running") or {}
-    changed = _changed_arguments(proof.get("arguments") or {}, running.get("command_line") or "")
+    changed = _changed_arguments(proof.get("arguments") or {}, running.get("arguments") or {})
     if not running:
         unit = info.get("unit") or {}
         rows.append(_row(UNIT, "it does not run (%s)." % (unit.get("active_state") or "nobody knows its state")))
@@ -68,43 +75,80 @@ def _configuration(proof, info):
     return rows
 
 
-def _changed_arguments(proven, command_line):
-    """What of the command line of a launcher is not as it was proven, in words; [] where it cannot be read."""
-    if not proven or "sglang" not in command_line:
+def _changed_arguments(proven, running):
+    """What of a launcher's arguments does not mean what was proven, in words; [] where nobody can read them.
+
+    :arg proven: arguments in any spelling, as values of an inventory.
+    :arg running: those of the process by their one name, secrets masked, as texts and numbers of a command line.
+    """
+    if not proven or not running:
         return []
     try:
-        expected = _options(mask_text(" ".join(server_arguments(proven))).split())
+        expected = mask_data(canonical_arguments(proven))
     except ValueError:
         return []
-    found = _options(command_line.split())
-    # What was proven as false may be its twin on the command line: the engine decides that.
-    twins = {"--no-" + str(name).replace("_", "-") for name, value in proven.items() if value is False}
+    # What was proven as false is not on the command line, or its twin is: the engine decides that.
+    twins = {"no-" + name for name, value in expected.items() if value is False}
+    before, now = _given(expected), _given(running)
     return [
-        _argument_words(name, expected.get(name), found.get(name))
-        for name in sorted({*expected, *found} - twins)
-        if expected.get(name) != found.get(name)
+        _argument_words(name, before, now)
+        for name in sorted({*before, *now} - twins)
+        if name not in before or name not in now or _meaning(before[name]) != _meaning(now[name])
     ]
 
 
-def _options(words):
-    """{--name: value} of a command line; a switch has "", and so has one that says true."""
-    found, name = {}, None
-    for word in words:
-        if word.startswith("--"):
-            name, _sign, value = word.partition("=")
-            found[name] = [value] if value else []
-        elif name:
-            found[name].append(word)
-    told = {name: " ".join(values) for name, values in found.items()}
-    return {name: "" if value == "true" else value for name, value in told.items() if value != "false"}
+def _given(arguments):
+    """Without what stands on no command line: null, false and an empty list. 0 is a value."""
+    return {
+        name: value
+        for name, value in arguments.items()
+        if not (value is None or value is False or value == "false" or value in ([], ()))
+    }
+
+
+def _meaning(value):
+    """A digest of what the engine reads: of JSON what it says, whatever its blanks and the order of its keys; of a
+    number its value, however it is spelled. A list of one is that one, and a switch says true.
+    """
+    value = _parsed(value)
+    if isinstance(value, (list, tuple)):
+        value = [_parsed(one) for one in value]
+        value = value[0] if len(value) == 1 else value
+    return digest(value)
+
+
+def _parsed(value):
+    text = value.strip() if isinstance(value, str) else ""
+    if text == "true":
+        return True
+    if text[:1] in ("{", "["):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return value
+    return value
 
 
 def _argument_words(name, before, now):
-    if now is None:
-        return "%s is gone" % " ".join([name, before]).strip()
-    if before is None:
-        return "%s is new" % " ".join([name, now]).strip()
-    return "%s %s is now %s" % (name, before or "(a switch)", now or "(a switch)")
+    if name not in now:
+        return "%s is gone" % _shown(name, before[name])
+    if name not in before:
+        return "%s is new" % _shown(name, now[name])
+    old, new = _words(before[name]), _words(now[name])
+    return "--%s %s is now %s" % (name, old or "(a switch)", new or "(a switch)")
+
+
+def _shown(name, value):
+    return ("--%s %s" % (name, _words(value))).strip()
+
+
+def _words(value):
+    """A value as on a command line; "" for a switch."""
+    if value is True or value == "true":
+        return ""
+    if isinstance(value, (list, tuple)):
+        return " ".join(argument_value(one) for one in value)
+    return argument_value(value)
 
 
 def _host(before, now):
@@ -118,13 +162,32 @@ def _host(before, now):
         ]
         if changed:
             rows.append(_row(PACKAGE, "%s." % ", ".join(changed)))
-    old, new = before.get("driver_version"), now.get("driver_version")
-    if old and new and old != new:
-        rows.append(_row(DRIVER, "proven with %s, found %s." % (old, new)))
-    old, new = before.get("gpus") or [], now.get("gpus") or []
-    if old and new and old != new:
-        rows.append(_row(BOARDS, "proven on %d x %s, found %d x %s." % (len(old), old[0], len(new), new[0])))
+    return rows + _boards(before, now)
+
+
+def _boards(before, now):
+    """Driver and boards. Where nobody could ask for them, that is the one thing to say."""
+    driver, old = before.get("driver_version"), before.get("gpus") or []
+    if now.get("gpu_problem") and (driver or old):
+        proven = "proven with %s, and nobody can tell it now: %s" % (driver or "boards", now["gpu_problem"])
+        return [_row(DRIVER, proven)]
+    rows = []
+    if driver and "driver_version" in now and driver != now["driver_version"]:
+        rows.append(_row(DRIVER, "proven with %s, found %s." % (driver, now["driver_version"] or "none")))
+    if old and "gpus" in now and old != list(now["gpus"] or []):
+        rows.append(_row(BOARDS, _other_boards(old, list(now["gpus"] or []))))
     return rows
+
+
+def _other_boards(old, new):
+    if len(old) != len(new):
+        return "proven on %s, found %s." % (_counted(old), _counted(new))
+    pairs = enumerate(zip(old, new))
+    return "%s." % ", ".join("GPU %d was %s and is now %s" % (at, *pair) for at, pair in pairs if pair[0] != pair[1])
+
+
+def _counted(names):
+    return " and ".join("%d x %s" % (len(list(same)), name) for name, same in groupby(sorted(names))) or "none"
 
 
 def _pool(proof, ready):

@@ -14,126 +14,19 @@ import csv
 import re
 from dataclasses import asdict, dataclass
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_failures import (
+    LOST,
+    GpuError,
+    addresses_in,
+    failure_of,
+    failure_row,
+    is_row,
+    sentences_in,
+)
+
 # The query, in the order of its columns. The short form is for drivers that do not know the later fields.
 FIELDS = ("index", "uuid", "name", "memory.total", "memory.used", "memory.free", "compute_cap", "mig.mode.current")
 SHORT_FIELDS = FIELDS[:6]
-
-
-class GpuError(ValueError):
-    """nvidia-smi answered something that cannot be used. The text is one sentence."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """How nvidia-smi fails as a whole. C(kind) as in the failure classes; C(transient): worth asking again."""
-
-    pattern: str
-    kind: str
-    transient: bool
-    sentence: str
-    source: str
-
-
-_RUN_AGAIN = "then run the play again"
-FAILURES = (
-    Failure(
-        r"Driver/library version mismatch",
-        "toolchain_missing",
-        False,
-        "nvidia-smi reports a driver/library version mismatch (library {library}, loaded kernel module"
-        " {module}): an update"
-        " replaced the driver under the running one, so reboot the host or reload the module and hold the driver"
-        " packages;"
-        " until then a running server must not be restarted.",
-        "public reports, nvidia-smi exit status 18",
-    ),
-    Failure(
-        r"couldn.t communicate with the NVIDIA driver",
-        "no_gpu",
-        True,
-        "nvidia-smi couldn't communicate with the NVIDIA driver: load the kernel module (modprobe nvidia) or"
-        " install the"
-        " driver for the running kernel, " + _RUN_AGAIN + ".",
-        "public reports, nvidia-smi exit status 9",
-    ),
-    Failure(
-        r"GPU is lost|Unable to determine the device handle",
-        "gpu_lost",
-        False,
-        "nvidia-smi reports a lost board ({evidence}): GPU is lost until the host was rebooted, a restart of the"
-        " server or"
-        " an older configuration cannot help.",
-        "public reports, nvidia-smi exit status 15",
-    ),
-    Failure(
-        r"No supported GPUs were found",
-        "no_gpu",
-        False,
-        "nvidia-smi says No supported GPUs were found: the boards are unsupported by this driver or bound to"
-        " another one"
-        " (vfio-pci, nouveau), see lspci -nnk.",
-        "public reports, nvidia-smi exit status 255",
-    ),
-    Failure(
-        r"No devices were found",
-        "no_gpu",
-        True,
-        "nvidia-smi says No devices were found: the driver is loaded but holds no board, see the lines with NVRM in the"
-        " kernel log (newest boards need the open kernel module).",
-        "public reports",
-    ),
-    Failure(
-        r"Insufficient Permissions",
-        "no_gpu",
-        False,
-        "nvidia-smi says Insufficient Permissions: run the task with become, or give the user access to /dev/nvidia*.",
-        "public reports",
-    ),
-    Failure(
-        r"libnvidia-ml\.so|NVML library (?:not found|couldn.t be found)",
-        "toolchain_missing",
-        False,
-        "nvidia-smi does not find the library libnvidia-ml.so: install the user-space packages of the loaded driver.",
-        "nvidia-smi",
-    ),
-    Failure(
-        r"GPU requires reset",
-        "gpu_lost",
-        False,
-        "nvidia-smi says that a board requires a reset ({evidence}): reboot the host, a restart of the server"
-        " cannot help.",
-        "public reports",
-    ),
-)
-_INVALID_FIELD = re.compile(r'Field "?([\w.]+)"? is not a valid field to query')
-
-
-def failure_of(output, module_version=None):
-    """Return (Failure, sentence) for the output of a failed nvidia-smi, or None when the table has no row for it."""
-    for row in FAILURES:
-        match = re.search(row.pattern, output)
-        if match:
-            library = re.search(r"NVML library version:\s*([\d.]+)", output)
-            line = next((line.strip() for line in output.splitlines() if re.search(row.pattern, line)), "")
-            sentence = row.sentence.format(
-                library=library.group(1) if library else "unknown",
-                module=module_version or "unknown",
-                evidence=line.rstrip("."),
-            )
-            return row, sentence
-    return None
-
-
-def invalid_field(output):
-    """Return the field that this driver does not know, or None."""
-    match = _INVALID_FIELD.search(output)
-    return match.group(1) if match else None
-
-
-def kernel_module_version(text):
-    """Return the version in the text of /proc/driver/nvidia/version, or None."""
-    match = re.search(r"Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)*)", text or "")
-    return match.group(1) if match else None
 
 
 # ---------------------------------------------------------------------------
@@ -143,7 +36,11 @@ def kernel_module_version(text):
 
 @dataclass(frozen=True)
 class NoValue:
-    """A text that stands for "no number". C(meaning): absent (the field does not exist there), denied or broken."""
+    """A text that stands for "no number".
+
+    C(meaning): absent (the field does not exist there), denied, lost or reset (the board is gone, or will not work
+    before it was reset), broken.
+    """
 
     text: str
     meaning: str
@@ -156,20 +53,22 @@ NO_VALUES = (
     NoValue("not found", "absent"),
     NoValue("insufficient permissions", "denied"),
     NoValue("no permission", "denied"),
+    NoValue("gpu is lost", "lost"),
+    NoValue("gpu requires reset", "reset"),
+    NoValue("reset required", "reset"),
     NoValue("unknown error", "broken"),
     NoValue("err!", "broken"),
     NoValue("error", "broken"),
-    NoValue("gpu requires reset", "broken"),
-    NoValue("gpu is lost", "broken"),
-    NoValue("reset required", "broken"),
     NoValue("", "broken"),
 )
 _MEANING = {row.text: row.meaning for row in NO_VALUES}
 
 
 def meaning_of(text):
-    """Return None for a real value, else absent, denied or broken."""
-    return _MEANING.get(text.strip().strip("[]").strip().lower())
+    """Return None for a real value, else absent, denied, lost, reset or broken (so is any other [text in brackets])."""
+    text = text.strip()
+    bare = text.strip("[]").strip().lower()
+    return _MEANING.get(bare, "broken" if text.startswith("[") and text.endswith("]") else None)
 
 
 def _mib(text):
@@ -183,7 +82,10 @@ def _mib(text):
 
 @dataclass(frozen=True)
 class Gpu:
-    """One board as nvidia-smi shows it. C(problem) is a sentence when its figures must not be planned with."""
+    """One board as nvidia-smi shows it.
+
+    C(problem) is a sentence when its figures must not be planned with, C(failure_class) what it is where that is known.
+    """
 
     index: int | None
     uuid: str | None
@@ -195,27 +97,43 @@ class Gpu:
     unified_memory: bool
     healthy: bool
     problem: str | None
+    failure_class: str | None = None
+    mig: bool = False
 
     def as_dict(self):
         return asdict(self)
 
 
-_WARNING = re.compile(r"^\s*WARNING\b", re.IGNORECASE)  # "WARNING: infoROM is corrupted at gpu 0000:65:00.0"
-
-
 def warnings_in(text):
-    """Return the lines of an answer by which the tool warns beside its table, each as a sentence."""
-    found = [line.strip() for line in text.splitlines() if _WARNING.match(line)]
-    return ["nvidia-smi says {}: see nvidia-smi -q.".format(line.rstrip(".")[:200]) for line in dict.fromkeys(found)]
+    """Return the lines of an answer that the tool prints beside its table, each as a sentence.
+
+    "WARNING: infoROM is corrupted at gpu 0000:65:00.0", or a line of a library that stands between.
+    """
+    found = ["nvidia-smi says {}: see nvidia-smi -q.".format(line.rstrip(".")[:200]) for line in sentences_in(text)]
+    return list(dict.fromkeys(found))
+
+
+def lost_beside(out, err):
+    """Return the sentence of a lost board that stands beside the table of the others, or None."""
+    for line in sentences_in(out) + sentences_in(err):
+        row = failure_row(line)
+        if row is not None and row.kind == LOST:
+            return line
+    return None
 
 
 def parse_query(text, fields=FIELDS):
     """Return one dictionary for each board in the CSV answer C(text) to a query of C(fields) (noheader, nounits).
 
-    Warnings of the tool between the lines are passed over, warnings_in() tells them. Raises GpuError (one sentence) for
-    an answer that is no such table.
+    Lines between those of boards are passed over, warnings_in() tells them. Raises GpuError (one sentence) for an
+    answer that is no such table, and for a lost board that it tells of.
     """
-    lines = [line for line in text.splitlines() if not _WARNING.match(line)]
+    lost = lost_beside(text, "")
+    if lost:
+        raise GpuError(failure_of(lost)[1], LOST, pci_addresses=addresses_in(lost))
+    lines = text.splitlines()
+    if any(is_row(line) for line in lines):
+        lines = [line for line in lines if is_row(line)]
     rows = [row for row in csv.reader(lines, skipinitialspace=True) if any(cell.strip() for cell in row)]
     return _told_apart([_row(row, fields).as_dict() for row in rows])
 
@@ -247,13 +165,14 @@ def _row(cells, fields):
     meanings = (total_meaning, used_meaning, free_meaning)
     name = None if meaning_of(values["name"]) else values["name"]
     index = int(values["index"]) if values["index"].isdigit() else None
-    unified = meanings == ("absent", "absent", "absent") and name is not None
+    capability = _capability(values.get("compute_cap", ""))
     mig = values.get("mig.mode.current", "").strip("[]").lower() == "enabled"
-    problem = _problem(index, name, meanings, values, mig)
-    if problem is None and None not in (total, free) and free > total:
-        problem = f"{_board(index, name)} says that more is free than it has ({free} of {total}): see nvidia-smi -q."
-    if mig:
-        total, used, free = None, None, None  # those of the whole board, not of an instance
+    problem, failure_class = _problem(index, name, meanings, values, mig)
+    unified = problem is None and is_unified(name, capability, total, meanings)
+    if problem is None and not unified:
+        problem = _memory_problem(_board(index, name), (total, free), meanings, values)
+    if mig or (total == 0 and not unified):
+        total, used, free = None, None, None  # those of the whole board, not of an instance; or none at all
     return Gpu(
         index=index,
         uuid=None if meaning_of(values["uuid"]) else values["uuid"],
@@ -261,10 +180,12 @@ def _row(cells, fields):
         memory_total_mib=total,
         memory_free_mib=free,
         memory_used_mib=used,
-        compute_capability=_capability(values.get("compute_cap", "")),
-        unified_memory=unified and problem is None,
+        compute_capability=capability,
+        unified_memory=unified,
         healthy=problem is None,
         problem=problem,
+        failure_class=failure_class,
+        mig=mig,
     )
 
 
@@ -276,27 +197,86 @@ def _capability(text):
     return text if re.match(r"^\d+\.\d+$", text) else None
 
 
+# ---------------------------------------------------------------------------
+# Boards that use the memory of the machine
+# ---------------------------------------------------------------------------
+
+# By compute capability, (whose, source). They print no memory, all of the machine's, or a part that is set aside,
+# differently by version: the machine's counts for all of them.
+UNIFIED_CAPABILITIES = {
+    "5.3": ("Tegra X1", "NVIDIA, CUDA GPU compute capability"),
+    "6.2": ("Tegra X2", "NVIDIA, CUDA GPU compute capability"),
+    "7.2": ("Xavier", "NVIDIA, CUDA GPU compute capability"),
+    "8.7": ("Orin", "NVIDIA, CUDA GPU compute capability"),
+    "10.1": ("Thor before CUDA 13", "flashinfer-ai/flashinfer pulls/3003"),
+    "11.0": ("Thor", "sgl-project/sglang pulls/18787"),
+    "12.1": ("GB10, N1X", "unslothai/unsloth pulls/11208"),
+}
+_UNIFIED_NAME = re.compile(r"\(nvgpu\)|\bGB10\b|\bN1X\b|\bThor\b|\bOrin\b|\bXavier\b|\bTegra\b")
+# Every other board of these major numbers has memory of its own. One that shows none is not well: RAM is no substitute.
+# Source: NVIDIA, CUDA GPU compute capability.
+OWN_MEMORY_MAJORS = ("3", "5", "6", "7", "8", "9", "10", "12")
+
+
+def is_unified(name, capability, total, meanings):
+    """Return whether a board that is well uses the memory of the machine.
+
+    C(total): its memory in MiB or None; C(meanings): of its three figures, as meaning_of() returns them.
+    """
+    if capability in UNIFIED_CAPABILITIES or (capability is None and _UNIFIED_NAME.search(name or "")):
+        return True
+    shows_none = total == 0 or meanings == ("absent", "absent", "absent")
+    return shows_none and (capability or "").partition(".")[0] not in OWN_MEMORY_MAJORS
+
+
+# ---------------------------------------------------------------------------
+# What is wrong with a board
+# ---------------------------------------------------------------------------
+
+
 def _problem(index, name, meanings, values, mig):
-    """Return why the figures of a row cannot be planned with, or None."""
+    """Return (why nothing of a row can be planned with, its failure class), (None, None) where it can."""
     board = _board(index, name)
-    shown = ", ".join("{} {}".format(field, values[field] or "(empty)") for field in FIELDS[3:6])
+    every = [meaning_of(value) for value in values.values()]
+    if "lost" in every:
+        return f"{board} is lost: reboot the host, a restart of the server cannot help.", LOST
+    if "reset" in every:
+        return f"{board} requires a reset: reboot the host, a restart of the server cannot help.", LOST
     if name is None:
-        return f"{board} has no name, the driver does not serve it properly: see the lines with NVRM in the kernel log."
+        return (
+            f"{board} has no name, the driver does not serve it properly: see the lines with NVRM in the kernel log."
+        ), None
     if "denied" in meanings:
         return (
             f"{board} does not show its memory (Insufficient Permissions): run the task with become,"
             " or with MIG read the instances (nvidia-smi -q -x)."
-        )
+        ), None
     if mig:
         return (
-            f"{board} is split by MIG, its own memory says nothing about an instance: switch MIG off, or state the"
-            " memory of the instance for a plan as memory_total_mib and memory_free_mib in sglang_server_gpus."
-        )
+            f"{board} is split by MIG, its own memory says nothing about an instance: name one by its UUID (nvidia-smi"
+            " -L) in CUDA_VISIBLE_DEVICES in sglang_server_environment, switch MIG off, or state the memory of the"
+            " instance for a plan as memory_total_mib and memory_free_mib in sglang_server_gpus."
+        ), None
     if index is None or "broken" in meanings:
-        return f"{board} answers no number ({shown}): the board or its driver is not healthy, see nvidia-smi -q."
-    if "absent" in meanings and meanings != ("absent", "absent", "absent"):
-        return f"{board} shows only a part of its memory figures ({shown}): see nvidia-smi -q."
+        shown = _shown(values)
+        return f"{board} answers no number ({shown}): the board or its driver is not healthy, see nvidia-smi -q.", None
+    return None, None
+
+
+def _memory_problem(board, figures, meanings, values):
+    """Return what is wrong with the memory of a board that has its own, or None. What is used need not be told."""
+    total, free = figures
+    if total == 0 or meanings == ("absent", "absent", "absent"):
+        return f"{board} shows no memory ({_shown(values)}), and boards of its kind have some: see nvidia-smi -q."
+    if None in figures:
+        return f"{board} shows only a part of its memory figures ({_shown(values)}): see nvidia-smi -q."
+    if free > total:
+        return f"{board} says that more is free than it has ({free} of {total}): see nvidia-smi -q."
     return None
+
+
+def _shown(values):
+    return ", ".join("{} {}".format(field, values[field] or "(empty)") for field in FIELDS[3:6])
 
 
 # ---------------------------------------------------------------------------
@@ -347,10 +327,16 @@ def with_machine_memory(gpus, meminfo_text):
 # ---------------------------------------------------------------------------
 
 
+def refuse_none(gpus):
+    """Raise GpuError where nvidia-smi lists no board."""
+    if not gpus:
+        sentence = "nvidia-smi lists no board and says no reason: see nvidia-smi -q and the kernel log."
+        raise GpuError(sentence, "no_gpu", 0)
+
+
 def gpu_result(gpus, driver_version, meminfo_text):
     """Return the result of gpu_info for boards that nvidia-smi lists. Raises GpuError when it lists none."""
-    if not gpus:
-        raise GpuError("nvidia-smi lists no board and says no reason: see nvidia-smi -q and the kernel log.")
+    refuse_none(gpus)
     gpus = with_machine_memory(gpus, meminfo_text)
     return {
         "device": "cuda",
@@ -359,6 +345,7 @@ def gpu_result(gpus, driver_version, meminfo_text):
         "driver_version": driver_version,
         "unified_memory": any(gpu["unified_memory"] for gpu in gpus),
         "homogeneous": len({(gpu["name"], gpu["memory_total_mib"]) for gpu in gpus}) == 1,
+        "missing_boards": [],
         "problems": [gpu["problem"] for gpu in gpus if gpu["problem"]],
     }
 
@@ -372,14 +359,6 @@ def cpu_result(meminfo_text, numa_nodes):
         "driver_version": None,
         "unified_memory": False,
         "homogeneous": True,
+        "missing_boards": [],
         "problems": [],
     }
-
-
-def nvidia_devices(pci_devices):
-    """Return how many NVIDIA display or 3D controllers there are. C(pci_devices): (vendor, class) texts of sysfs."""
-    return sum(
-        1
-        for vendor, kind in pci_devices
-        if vendor.strip().lower() == "0x10de" and kind.strip().lower()[:6] in ("0x0300", "0x0302")
-    )

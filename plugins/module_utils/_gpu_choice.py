@@ -11,7 +11,8 @@ Pure: entries as gpu_info returns them and the environment of the server go in. 
 from __future__ import annotations
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._engine import version_at_least
-from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu import GpuError
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_failures import GpuError
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_mig import as_board
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ORDER = "CUDA_DEVICE_ORDER"
@@ -43,7 +44,8 @@ def board_name(entry, position):
 def visible(gpus, environment):
     """Return the entries that CUDA shows the server, in its order: by index, UUID, or the begin of a UUID.
 
-    All of them without CUDA_VISIBLE_DEVICES; none where it names an instance of MIG that C(gpus) does not list.
+    All of them without CUDA_VISIBLE_DEVICES. An instance of MIG is the only entry, as CUDA shows no second one; none
+    where C(gpus) does not list it.
     CUDA itself silently drops a name that it does not know and all behind it, which would be another plan: refused.
     """
     if VISIBLE not in environment or environment[VISIBLE] is None or not gpus:
@@ -51,10 +53,10 @@ def visible(gpus, environment):
     stated = str(environment[VISIBLE])
     names = [name.strip() for name in stated.split(",")]
     chosen = []
+    if names[0].upper().startswith("MIG-"):
+        return _instance(names, gpus, stated)
     for name in names:
         position = _position(name, gpus)
-        if position is None and name.upper().startswith("MIG-"):
-            return ()
         if position is None:
             raise GpuError(
                 f"Expected {VISIBLE} in {WHERE} to name GPUs of this host ({_choices(gpus)}), found {stated!r}:"
@@ -67,6 +69,27 @@ def visible(gpus, environment):
             )
         chosen.append(position)
     return tuple(gpus[position] for position in chosen)
+
+
+def _instance(names, gpus, stated):
+    """Return the entry of an instance, by the whole or the begin of its UUID or as MIG-(UUID of the board)/(ids)."""
+    if len(names) > 1:
+        raise GpuError(
+            f"Expected {VISIBLE} in {WHERE} to name one instance of MIG, found {stated!r}: CUDA uses the first alone,"
+            " so name that."
+        )
+    found = [
+        as_board(gpu, one)
+        for gpu in gpus
+        for one in gpu.get("mig_devices") or ()
+        if names[0] == _by_ids(gpu, one) or (len(names[0]) > 4 and str(one.get("uuid")).startswith(names[0]))
+    ]
+    return tuple(found) if len(found) == 1 else ()
+
+
+def _by_ids(gpu, one):
+    """Return the name that drivers before 470 gave an instance, and all take."""
+    return "MIG-{}/{}/{}".format(gpu.get("uuid"), one.get("gpu_instance_id"), one.get("compute_instance_id"))
 
 
 def _position(name, gpus):

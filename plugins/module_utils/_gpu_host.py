@@ -7,24 +7,23 @@
 from __future__ import annotations
 
 import glob
-import os
 import re
+import subprocess
 import time
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _gpu_failures, _gpu_mig, _gpu_pci, _witness_tool
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu import (
     FIELDS,
     SHORT_FIELDS,
-    GpuError,
     cpu_result,
-    failure_of,
     gpu_result,
-    invalid_field,
-    kernel_module_version,
+    lost_beside,
     nodes_with_cpus,
-    nvidia_devices,
     parse_query,
+    refuse_none,
     warnings_in,
 )
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_failures import GpuError
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_processes import PROCESS_FIELDS, with_processes
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_topology import (
     LINKS,
@@ -34,7 +33,9 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_topology impo
 )
 
 PAUSE_SECONDS = 2  # between two tries while the driver does not answer yet
-TIMED_OUT = (124, 137)  # exit status of timeout(1), and of a process that it had to kill
+# Exit statuses of a query that may have failed for one of its fields; with others the short one has the same answer.
+_OF_A_FIELD = (2, 3, 13, 255)
+_LIBRARIES = ("/usr/lib/*/libnvidia-ml.so.*.*", "/usr/lib64/libnvidia-ml.so.*.*", "/usr/lib/libnvidia-ml.so.*.*")
 
 
 def read_text(path):
@@ -59,11 +60,24 @@ def _machine_memory():
     return read_text("/proc/meminfo"), numa_nodes()
 
 
-def _pci_devices():
-    pairs = []
-    for folder in sorted(glob.glob("/sys/bus/pci/devices/*")):
-        pairs.append((read_text(os.path.join(folder, "vendor")), read_text(os.path.join(folder, "class"))))
-    return pairs
+def pci_boards():
+    """Return the NVIDIA boards of the PCI bus."""
+    return _gpu_pci.boards_of()
+
+
+def held_addresses():
+    """Return the addresses of the boards that the loaded driver holds."""
+    return _gpu_pci.held_by_driver()
+
+
+def library_version():
+    """Return the version of the management library that is installed, by its file's name, or None."""
+    for pattern in _LIBRARIES:
+        for path in sorted(glob.glob(pattern)):
+            match = re.search(r"\.so\.(\d+\.\d+(?:\.\d+)*)$", path)
+            if match:
+                return match.group(1)
+    return None
 
 
 def read_host(module):
@@ -74,27 +88,48 @@ def read_host(module):
     device = module.params["device"]
     command = module.params["nvidia_smi"]
     path = None if device == "cpu" else find_command(module, command)
-    if path is None and (device == "cuda" or (device == "auto" and os.path.sep in command)):
+    if path is None and (device == "cuda" or (device == "auto" and "/" in command)):
         raise GpuError(
             f"Expected {command} on this host, found nothing: install the NVIDIA driver's tools, or correct the"
             " option nvidia_smi."
         )
     if path is None:
-        meminfo, nodes = _machine_memory()
-        boards = nvidia_devices(_pci_devices()) if device == "auto" else 0
-        warnings = []
-        if boards:
-            warnings.append(
-                f"This host has {boards} NVIDIA boards but no nvidia-smi, its figures are those of the CPU:"
-                " install the driver."
-            )
-        result = cpu_result(meminfo, nodes)
-        return _connected(dict(result, gpus=with_processes(result["gpus"], ""))), warnings
-    boards, warnings = _ask(module, path)
-    gpus = with_processes(boards, _process_text(module, path))
-    result = gpu_result(gpus, _driver_version(module, path), read_text("/proc/meminfo"))
-    matrices = [_topology_text(module, path, words) for words in (LINKS, PEERS)] if len(gpus) > 1 else []
-    return _connected(result, *matrices), warnings + list(result["problems"])
+        return _without_tool(device)
+    tool = Tool(path, module.params["timeout_seconds"])
+    boards, warnings = _ask(tool, module.params["tries"])
+    return _with_all(tool, boards, warnings)
+
+
+def _without_tool(device):
+    meminfo, nodes = _machine_memory()
+    boards = pci_boards() if device == "auto" else []
+    warnings = []
+    if boards:
+        warnings.append(
+            f"This host has {len(boards)} NVIDIA boards but no nvidia-smi, its figures are those of the CPU:"
+            " install the driver."
+        )
+    result = cpu_result(meminfo, nodes)
+    gpus = _gpu_mig.with_instances(_gpu_pci.with_places(with_processes(result["gpus"], ""), {}), "", "")
+    return _connected(dict(result, gpus=gpus)), warnings
+
+
+def _with_all(tool, boards, warnings):
+    """Return (result, warnings) with all that the tool and the bus tell of the boards that it lists."""
+    refuse_none(boards)
+    apps = tool.told([f"--query-compute-apps={','.join(PROCESS_FIELDS)}", *_CSV])
+    places, version = _gpu_pci.parse_places(tool.told([f"--query-gpu={','.join(_gpu_pci.PLACE_FIELDS)}", *_CSV]))
+    split = any(gpu["mig"] for gpu in boards)
+    instances = [tool.told(words) if split else "" for words in (_gpu_mig.LIST, _gpu_mig.DETAILS)]
+    gpus = with_processes(_gpu_mig.with_instances(_gpu_pci.with_places(boards, places), *instances), apps)
+    loaded = _gpu_failures.kernel_module_version(read_text("/proc/driver/nvidia/version"))
+    result = gpu_result(gpus, loaded or version, read_text("/proc/meminfo"))
+    missing = _gpu_pci.missing(result["gpus"], held_addresses())
+    problems = result["problems"] + ([_gpu_pci.missing_sentence(missing)] if missing else [])
+    unbound = _gpu_pci.unbound_sentence(pci_boards())
+    matrices = [tool.told(words) for words in (LINKS, PEERS)] if len(gpus) > 1 else []
+    result = _connected(dict(result, missing_boards=missing, problems=problems), *matrices)
+    return result, warnings + problems + ([unbound] if unbound else [])
 
 
 def _connected(result, links_text="", peers_text=""):
@@ -105,92 +140,119 @@ def _connected(result, links_text="", peers_text=""):
 
 def find_command(module, command):
     """Return the path of the command, or None."""
-    if os.path.sep in command:
-        return command if os.access(command, os.X_OK) and os.path.isfile(command) else None
+    if "/" in command:
+        return _witness_tool.find_command(command)
     return module.get_bin_path(command, opt_dirs=["/usr/lib/wsl/lib", "/usr/lib/nvidia/bin"])
 
 
-def _run(module, path, fields, what="gpu"):
-    """Return (rc, stdout, stderr) of one query. timeout(1) ends a call that hangs on a sick driver."""
-    return _run_words(module, path, [f"--query-{what}=" + ",".join(fields), "--format=csv,noheader,nounits"])
+_CSV = ("--format=csv,noheader,nounits",)
 
 
-def _run_words(module, path, words):
-    argv = [path] + list(words)
-    timeout = module.get_bin_path("timeout")
-    seconds = module.params["timeout_seconds"]
-    if timeout:
-        argv = [timeout, "-k", "5", str(seconds)] + argv
-    rc, out, err = module.run_command(
-        argv, environ_update={"LANG": "C", "LC_ALL": "C"}, errors="surrogate_then_replace"
-    )
-    if timeout and rc in TIMED_OUT:
-        raise GpuError(
-            f"nvidia-smi did not answer within {seconds} s: the driver hangs, see the lines with NVRM in the"
-            " kernel log and reboot the host."
-        )
-    return rc, out, err
+class Tool:
+    """nvidia-smi, which hangs on a sick driver: no call is waited for longer than C(seconds).
+
+    What is asked beside the boards has three times as long, all of it together, and who has waited for one hanging
+    call does not wait for the next.
+    """
+
+    BESIDE = 3
+
+    def __init__(self, path, seconds, clock=time.monotonic):
+        self.path = path
+        self.seconds = seconds
+        self.clock = clock
+        self.left = float(seconds) * self.BESIDE
+
+    def run(self, words, seconds=None):
+        """Return (status, stdout, stderr). Raises GpuError when there is no answer in time."""
+        try:
+            return _witness_tool.run_limited([self.path, *words], self.seconds if seconds is None else seconds)
+        except subprocess.TimeoutExpired as error:
+            raise GpuError(
+                f"nvidia-smi did not answer within {self.seconds} s: the driver hangs, see the lines with NVRM in the"
+                " kernel log and reboot the host."
+            ) from error
+        except OSError as error:
+            raise GpuError(
+                f"{self.path} cannot be run ({error.strerror or error}): reinstall the driver's tools, or correct the"
+                " option nvidia_smi."
+            ) from error
+
+    def query(self, fields):
+        return self.run([f"--query-gpu={','.join(fields)}", *_CSV])
+
+    def told(self, words):
+        """Return what the tool says to a question that a plan goes on without, empty where it does not answer."""
+        if self.left <= 0:
+            return ""
+        begun = self.clock()
+        try:
+            status, out, _err = self.run(words, min(self.left, self.seconds))
+        except GpuError:
+            self.left = 0
+            return ""
+        self.left -= self.clock() - begun
+        return out if status in (0, _gpu_failures.WARNS) else ""
 
 
-def _ask(module, path):
+def _ask(tool, tries):
     """Return (boards, warnings of the tool).
 
-    A driver that does not answer yet is asked again; an old one is asked for fewer fields.
+    A driver that does not answer yet is asked again; one that does not know a field is asked for the others.
     """
     fields = FIELDS
-    tries_left = module.params["tries"]
+    tries_left = tries
     while True:
-        rc, out, err = _run(module, path, fields)
-        if rc != 0 and invalid_field(out + err) and fields is FIELDS:
-            fields = SHORT_FIELDS
+        status, out, err = tool.query(fields)
+        answered = _boards_in(status, out, err, fields)
+        if answered is not None:
+            return answered
+        shorter = _fewer(fields, status, out + "\n" + err)
+        if shorter:
+            fields = shorter
             continue
-        if rc == 0 and (failure_of(out) is None or not _is_message(out)):
-            return parse_query(out, fields), warnings_in(out)
-        known = failure_of(out + "\n" + err, kernel_module_version(read_text("/proc/driver/nvidia/version")))
-        if known is None:
-            raise GpuError(_unknown_failure(rc, out, err))
-        row, sentence = known
+        row, error = _failure(status, out, err)
         tries_left -= 1
-        if not row.transient or tries_left < 1:
-            raise GpuError(sentence)
+        if row is None or not row.transient or tries_left < 1:
+            raise error
         time.sleep(PAUSE_SECONDS)
 
 
-def _process_text(module, path):
-    """Return what the tool says of the processes on the boards, empty where it does not: a plan goes on without."""
-    try:
-        rc, out, _err = _run(module, path, PROCESS_FIELDS, "compute-apps")
-    except GpuError:
-        return ""
-    return out if rc == 0 else ""
+def _boards_in(status, out, err, fields):
+    """Return (boards, warnings) of an answer that is a table, None where it is none."""
+    if status not in (0, _gpu_failures.WARNS) or lost_beside(out, err):
+        return None
+    tables = any(_gpu_failures.is_row(line) for line in out.splitlines())
+    if not tables and (status or _gpu_failures.failure_row(out + "\n" + err)):
+        return None
+    return parse_query(out, fields), warnings_in(out)
 
 
-def _topology_text(module, path, words):
-    """Return a matrix of nvidia-smi topo, empty where the tool does not tell it: nothing depends on it for sure."""
-    try:
-        rc, out, _err = _run_words(module, path, words)
-    except GpuError:
-        return ""
-    return out if rc == 0 else ""
+def _fewer(fields, status, output):
+    """Return the fields without what this tool does not know, or None where that is not what it says."""
+    unknown = _gpu_failures.invalid_field(output)
+    if unknown in fields[len(SHORT_FIELDS) :]:
+        return tuple(field for field in fields if field != unknown)
+    if unknown is None and (status not in _OF_A_FIELD or _gpu_failures.failure_row(output)):
+        return None
+    return SHORT_FIELDS if fields != SHORT_FIELDS else None
 
 
-def _is_message(text):
-    """Return whether the answer is a sentence and no table. A table may hold words such as Insufficient Permissions."""
-    return not re.search(r"^\s*\d+\s*,", text, re.MULTILINE)
-
-
-def _unknown_failure(rc, out, err):
-    line = next((line.strip() for line in (out + "\n" + err).splitlines() if line.strip()), "no output")
-    return "nvidia-smi ended with status {} ({}): run it by hand on the host, and see the kernel log.".format(
-        rc, line[:200].rstrip(".")
+def _failure(status, out, err):
+    """Return (row of the table or None, GpuError) for an answer that is no table."""
+    output = out + "\n" + err
+    boards = pci_boards()
+    known = _gpu_failures.failure_of(
+        output,
+        _gpu_failures.kernel_module_version(read_text("/proc/driver/nvidia/version")),
+        status=status,
+        library_version=library_version(),
+        pci=_gpu_pci.in_words(boards),
     )
-
-
-def _driver_version(module, path):
-    """Return the version of the driver: of the loaded module, else as nvidia-smi says."""
-    loaded = kernel_module_version(read_text("/proc/driver/nvidia/version"))
-    if loaded:
-        return loaded
-    rc, out, _err = _run(module, path, ("driver_version",))
-    lines = [line.strip() for line in out.splitlines() if line.strip()]
-    return lines[0] if rc == 0 and lines and re.match(r"^\d+(\.\d+)+$", lines[0]) else None
+    if known is None:
+        return None, GpuError(_gpu_failures.unknown_failure(status, output))
+    row, sentence = known
+    addresses = _gpu_failures.addresses_in(output)
+    if row.counted:
+        addresses = [board.address for board in boards]
+    return row, GpuError(sentence, row.kind, 0 if row.counted else None, addresses)

@@ -35,6 +35,12 @@ def parse_processes(text):
 
 
 def with_processes(gpus, text):
-    """Return C(gpus) (entries of gpu_info) with C(processes), a list for each board."""
+    """Return C(gpus) (entries of gpu_info) with C(processes), a list for each board and each of its instances."""
     found = parse_processes(text)
-    return [dict(gpu, processes=found.get(gpu.get("uuid"), [])) for gpu in gpus]
+    result = []
+    for gpu in gpus:
+        gpu = dict(gpu, processes=found.get(gpu.get("uuid"), []))
+        if gpu.get("mig_devices"):
+            gpu["mig_devices"] = [dict(one, processes=found.get(one.get("uuid"), [])) for one in gpu["mig_devices"]]
+        result.append(gpu)
+    return result

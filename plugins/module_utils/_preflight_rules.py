@@ -70,6 +70,8 @@ RANGES = (
     Range("sglang_server_drain_seconds", 0, None, True, source="systemd TimeoutStopSec"),
     Range("sglang_server_boards_wait_seconds", 0, 3600, True, source="the kernel gives memory back within minutes"),
     Range("sglang_server_keep_backups", 1, None, True, source="the way back needs one"),
+    Range("sglang_engine_keep_versions", 0, None, True, source="engines beside those that are needed"),
+    Range("sglang_model_keep_revisions", 0, None, True, source="weights beside those that are needed"),
     Range("sglang_engine_min_free_gib", 0, None, False, source="disk space"),
     Range("sglang_model_workers", 1, 32, True, source="connections to one hub"),
     Range("sglang_model_tries", 1, 100, True, source="tries of one transfer"),
@@ -120,9 +122,18 @@ REFUSED = (
     ),
     Refused(
         "ssl-keyfile-password",
-        "it would stand in the unit, in the list of processes and in diffs: remove it and use a key file without a "
-        "password that only the service's user reads",
+        "it would stand in the unit, in the list of processes and in diffs: remove it and end TLS in a proxy in front "
+        "of the server",
         "systemd.exec, proc(5)",
+    ),
+    *(
+        Refused(
+            name,
+            "then the server speaks https only, and what waits for it, loads it and verifies it asks over http: remove "
+            "it there and end TLS in a proxy in front of the server",
+            "SGLang 0.5.23: srt/server_args.py (url)",
+        )
+        for name in ("ssl-certfile", "ssl-keyfile")
     ),
 )
 

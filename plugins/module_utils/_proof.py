@@ -11,6 +11,7 @@ Layout below the state directory (default ``/var/lib/sglang``)::
     <instance>/attempts.jsonl      every attempt, one JSON object a line, oldest first
     <instance>/forgotten.json      up to when attempts teach nothing any more; absent when nothing was forgotten
     <instance>/change.json         the change that is open; absent when none is
+    <instance>/away.json           clients are kept away; absent when they are not
     <instance>/backup/<time>/      what a change replaced: manifest.json and the files
 
 A file is replaced whole (written beside, then renamed), so that an interruption leaves the old one or the new one.
@@ -93,6 +94,7 @@ class Store:
         self._attempts = os.path.join(self.directory, "attempts.jsonl")
         self._forgotten = os.path.join(self.directory, "forgotten.json")
         self._change = os.path.join(self.directory, "change.json")
+        self._away = os.path.join(self.directory, "away.json")
         self._lease = os.path.join(run_dir, "%s.lease" % instance)
 
     # proof
@@ -170,6 +172,35 @@ class Store:
             return False
         os.unlink(self._change)
         return True
+
+    # clients
+
+    def away(self):
+        """Since when clients are kept away, and by which run; None when they are not.
+
+        A balancer or a firewall forgets nothing when this host is booted, so it does not lie beside the lease.
+        """
+        return read_json(self._away)
+
+    def send_away(self, run_id, now=None):
+        """To be called before the hook that keeps them away: a run that dies in it may have sent them away.
+
+        What an earlier run began stays what it is, and is this run's to end. :arg now: seconds since the epoch.
+        """
+        since = (self.away() or {}).get("at", time.time() if now is None else now)
+        write_json(self._away, {"run_id": run_id, "at": since})
+
+    def own_away(self, run_id):
+        """Clients that a run which died had sent away are this run's to let back. True when there are any."""
+        if self.away() is None:
+            return False
+        self.send_away(run_id)
+        return True
+
+    def let_back(self, run_id):
+        """The hook that lets clients back has ended well. Those that another run has sent away since stay away."""
+        if (self.away() or {}).get("run_id") == run_id:
+            os.unlink(self._away)
 
     # backups
 

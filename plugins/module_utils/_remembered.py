@@ -104,15 +104,25 @@ def _keys_text(record):
 def lines(measurements, deaths, keys=None):
     """What is remembered and from where, as aligned lines with a heading; none when nothing is.
 
-    :arg keys: ``quantity_keys`` of the plan: a record counts for the quantities whose keys are these.
+    :arg keys: ``quantity_keys`` of the plan: a record counts for the quantities whose keys are these. Without them
+        nothing is said of what counts.
     """
     rows = [("start-up", _pool_text(one), *_tail(one, keys, QUANTITIES)) for one in measurements]
     rows += [("death", _death_text(one), *_tail(one, keys, ("activation",))) for one in deaths]
     if not rows:
         return []
     rows = [("remembered", "figures", "counts for", "from"), *rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[3]]) for row in rows]
+    if keys is None:
+        rows = [(row[0], row[1], row[3]) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+
+
+def lines_left(told, measurements, deaths):
+    """Of the lines that were told those whose records are left, as they were: a diff shows what goes and no more."""
+    kept = [word for word, records in (("start-up", measurements), ("death", deaths)) if records]
+    rows = [line for line in told[1:] if line.split(" ")[0] in kept]
+    return [*told[:1], *rows] if rows else []
 
 
 def _tail(record, keys, quantities):

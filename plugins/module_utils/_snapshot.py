@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._proof import write_json
@@ -63,10 +64,26 @@ def put_back(directory, manifest):
     return changed
 
 
+# The program of a unit and the folder of its model, as a word or quoted. A path with "%" in it is systemd's to read.
+PATH = r"(?:\"(/[^\"]+)\"|(/[^\s\"';]+))"
+NEEDED = (re.compile(r"(?m)^ExecStart=[-@:+!]*" + PATH), re.compile(r"--model(?:-path)?\"?[\s=]+" + PATH))
+
+
+def gone(directory, manifest):
+    """Paths that a stored unit needs and that are no longer on the host: its program, or its model in a folder."""
+    texts = []
+    for entry in manifest["files"]:
+        if entry["stored"] and entry["path"].endswith((".service", ".conf")):
+            with open(os.path.join(directory, entry["stored"]), encoding="utf-8", errors="replace") as stream:
+                texts.append(stream.read())
+    needed = [path for text in texts for pattern in NEEDED for pair in pattern.findall(text) for path in pair if path]
+    return sorted({path for path in needed if "%" not in path and not os.path.exists(path)})
+
+
 def line(summary, is_as_now=False):
     """A backup in one line, for the person who chooses one.
 
-    :arg summary: ``{"name", "kind", "engine_version", "pool_tokens", "fraction", "serving"}``, see ``_change``.
+    :arg summary: ``{"name", "kind", "engine_version", "pool_tokens", "fraction", "serving", "gone"}``, see ``_change``.
     :arg is_as_now: what it holds is what runs.
     """
     parts = [summary["name"], {"proof": "proven", "baseline": "not proven", "empty": "nothing"}[summary["kind"]]]
@@ -76,6 +93,8 @@ def line(summary, is_as_now=False):
         parts.append("pool %s tokens" % ("unknown" if pool is None else f"{pool:,}"))
         parts.append("fraction %s" % summary.get("fraction"))
     parts.append("%s served" % ", ".join(summary["serving"]) if summary["serving"] else "nothing served")
+    if summary.get("gone"):
+        parts.append("no longer on the host: %s" % ", ".join(summary["gone"]))
     return ", ".join(parts) + (" (as it is now)" if is_as_now else "")
 
 

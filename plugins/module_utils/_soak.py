@@ -90,9 +90,10 @@ class Served:
 class Phase:
     """A part of the load: prompts of these lengths, so many at once, to be over at ``until`` (share of the seconds).
 
-    Requests go to the DP ranks in turn, so ``sizes`` has each length once for every rank. ``must``: nothing is proven
-    without it. ``kept``: the phases before leave time for it. ``late``: so many of the last requests are sent when all
-    others have their first token, so that they meet a batch that decodes.
+    Requests go to the DP ranks in turn, so ``sizes`` has each length once for every rank. ``kept``: nothing is proven
+    when one of its requests is not answered, and the phases before leave time for it. ``must``: it goes on to the last
+    second, and nothing is sent after it when it was not answered. ``late``: so many of the last requests are sent when
+    all others have their first token, so that they meet a batch that decodes.
     """
 
     name: str
@@ -176,7 +177,7 @@ def plan_phases(profile, served, limits):
     batch = batch_of(served, limits)
     short = max(min(SHORT_TOKENS, longest // 8), 1)
     fill = max(min(longest, int((pool or 0) * FILL_PROMPT_SHARE)), 1)
-    fills = int((pool or 0) * FILL_SHARE) // fill
+    fills = fill_sizes(pool, fill)
     shorts = (short,) * (batch - 1)
     beside = longest_beside(context, pool, answer, (batch - 1) * (short + answer))
     # A batch of one decodes under its own long prompt only.
@@ -185,16 +186,26 @@ def plan_phases(profile, served, limits):
     crowd = crowd_sizes(longest_prompt_tokens(context, pool, answer), pool, limits.concurrency)
     phases = [
         Phase("probe", (max(min(128, longest // 8), 1), max(min(1024, longest // 4), 1)), 1, few, 0.3),
-        Phase("fill", (fill,) * fills, 2, few, 0.6 if full else 0.45),
-        Phase("ladder", rungs_of(longest, served.chunk_tokens, full), 1, few, 0.7 if full else 0.6),
+        Phase("fill", fills, 2, few, 0.7),
+        Phase("ladder", rungs_of(longest, served.chunk_tokens, full), 1, few, 0.85),
         Phase("context", (longest,), 1, few, must=True, kept=True),
         Phase("steady", (short,) * steady, 1, 1),
         Phase("decode", (short,) * batch, batch, answer),
         Phase("wave", shorts + tail, batch, answer, kept=True, late=len(tail)),
-        Phase("crowd", crowd, len(crowd), answer),
+        Phase("crowd", crowd, len(crowd), answer, kept=True),
         Phase("image", (short,) if served.image else (), 1, few, must=served.image, kept=True),
     ]
     return tuple(_for_ranks(phase, ranks) for phase in phases if phase.sizes)
+
+
+def fill_sizes(pool_tokens, prompt_tokens):
+    """Prompts that take the pool up to the share that makes it nearly full; none for a pool that is not known.
+
+    >>> fill_sizes(1000, 300)
+    (300, 300, 300, 50)
+    """
+    whole, rest = divmod(int((pool_tokens or 0) * FILL_SHARE), prompt_tokens)
+    return (prompt_tokens,) * whole + ((rest,) if rest else ())
 
 
 def _for_ranks(phase, ranks):

@@ -45,7 +45,10 @@ class Client:
         self._session = session
         self._errors = errors
         self._base = address.base_url
-        self._headers = {"Authorization": "Bearer " + address.api_key} if address.api_key else {}
+        # SGLang's HTTP server ends a connection that was idle for five seconds, maybe when the next request is sent.
+        self._headers = {"Connection": "close"}
+        if address.api_key:
+            self._headers["Authorization"] = "Bearer " + address.api_key
         self._seed = seed
         self._vocab_size = vocab_size
         self._dp_field = dp_field

@@ -13,6 +13,7 @@ import uuid
 from dataclasses import asdict, replace
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _clients,
     _follow,
     _http,
     _note,
@@ -22,6 +23,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _soak_judge,
     _soak_memory,
     _soak_run,
+    _soak_seen,
     _soak_watch,
 )
 
@@ -73,6 +75,7 @@ class Job:
             tell=tell,
             ask_health=self._is_healthy,
             keep=lambda: _proof.renew_lease(self._options.get("lease")),
+            look=watch and _clients.looker(watch.main_pid, self._options["port"]),
         )
         try:
             soak.run()
@@ -137,26 +140,10 @@ class Job:
         return dict(self._figures(soak, None), **judged)
 
     def _result(self, soak, watch, dp_field=None):
-        near = _soak.near_context_tokens(self._context_tokens)
         figures = self._figures(soak, watch)
-        errors = [
-            outcome.error for outcome in soak.outcomes if outcome.error and outcome.status in ("failed", "refused")
-        ]
-        growth = _soak_judge.growth_of(soak.marks, soak.samples, self._served.dp_ranks)
         reached = reached_ranks(soak.outcomes, self._served.dp_ranks, dp_field, watch and watch.dp_ranks_or_none)
-        judged = _soak_judge.judge_soak(
-            _soak_judge.summarize(soak.outcomes, near, soak.phases),
-            soak.samples,
-            soak.failure,
-            soak.bound,
-            soak.limits,
-            near,
-            self._options["min_least_free_gib"],
-            errors[0] if errors else None,
-            self._pool_tokens,
-            growth,
-            [] if reached is None else sorted(set(range(self._served.dp_ranks)) - set(reached)),
-        )
+        judged = judge(soak, self._served, self._options["min_least_free_gib"], reached)
+        growth = growth_of(soak, self._served)
         figures.update(dp_ranks=reached, growth_mib_per_request=round(growth.mib_per_request, 3) if growth else None)
         if judged["verdict"] == "proven":
             judged["reason"] += soak.health.sentence()
@@ -164,7 +151,7 @@ class Job:
 
     def _figures(self, soak, watch):
         figures = _soak_judge.summarize(soak.outcomes, 0, soak.phases)
-        for name in ("near_answered", "broken"):
+        for name in ("near_answered", "broken", "missing"):
             figures.pop(name)
         tightest = soak.samples.tightest()
         figures.update(
@@ -173,6 +160,10 @@ class Job:
             retractions=watch.retractions_or_none if watch else None,
             bound=soak.bound,
             memory_samples=soak.samples.count,
+            filled_share=_soak_judge.filled_share(
+                soak.outcomes, self._pool_tokens, self._served.dp_ranks if self._served else 1
+            ),
+            clients=_clients.by_address(soak.clients) if watch else None,
             context_tokens=self._context_tokens,
             pool_tokens=self._pool_tokens,
             seconds=round(soak.clock(), 2) if soak.outcomes else 0.0,
@@ -181,6 +172,36 @@ class Job:
             health=asdict(soak.health),
         )
         return figures
+
+
+def growth_of(soak, served):
+    """:class:`_soak_seen.Growth` of a soak that ran, or None."""
+    return _soak_seen.growth_of(soak.marks, soak.samples, served.dp_ranks)
+
+
+def judge(soak, served, min_least_free_gib, reached):
+    """The verdict of a soak that ran, see :func:`_soak_judge.judge_soak`.
+
+    :arg soak: :class:`_soak_run.Soak`. :arg served: :class:`_soak.Served`. :arg reached: the DP ranks that computed a
+        prompt, None when that is not known.
+    """
+    near = _soak.near_context_tokens(served.context_tokens)
+    errors = [one.error for one in soak.outcomes if one.error and one.status in ("failed", "refused")]
+    return _soak_judge.judge_soak(
+        _soak_judge.summarize(soak.outcomes, near, soak.phases),
+        soak.samples,
+        soak.failure,
+        soak.bound,
+        replace(soak.limits, seconds=soak.seconds),
+        near,
+        min_least_free_gib,
+        errors[0] if errors else None,
+        served.pool_tokens,
+        growth_of(soak, served),
+        [] if reached is None else sorted(set(range(served.dp_ranks)) - set(reached)),
+        soak.watch_error,
+        _soak_judge.filled_share(soak.outcomes, served.pool_tokens, served.dp_ranks),
+    )
 
 
 def longest_prefill_seconds(outcomes):

@@ -10,7 +10,9 @@ Pure: no clock, no network.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+import collections
+import math
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._failures import MEMORY_KINDS
@@ -47,30 +49,6 @@ class Outcome:
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 
-@dataclass
-class Samples:
-    """The least free memory per board, kept while the samples come in: constant in size."""
-
-    least_free_gib: dict[str, float] = field(default_factory=dict)
-    least_at: dict[str, float] = field(default_factory=dict)
-    count: int = 0
-
-    def add(self, at, free_gib):
-        """:arg at: seconds since the soak began. :arg free_gib: ``{board: GiB}`` of one sample."""
-        for board, gib in free_gib.items():
-            if board not in self.least_free_gib or gib < self.least_free_gib[board]:
-                self.least_free_gib[board] = gib
-                self.least_at[board] = at
-        self.count += 1 if free_gib else 0
-
-    def tightest(self):
-        """``(board, GiB, seconds since the soak began)`` of the least free, or None without a sample."""
-        if not self.least_free_gib:
-            return None
-        board = min(self.least_free_gib, key=lambda name: (self.least_free_gib[name], name))
-        return board, self.least_free_gib[board], self.least_at[board]
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # What the samples say
 
@@ -80,7 +58,8 @@ def summarize(outcomes, near_tokens, phases=()):
 
     :arg outcomes: list of :class:`Outcome`. :arg near_tokens: from where on a prompt is near the declared context.
     :arg phases: the :class:`Phase` s that were planned.
-    :returns: dictionary with speeds, counts, ``longest_prompt_tokens`` (answered), ``near_answered`` and ``phases``.
+    :returns: dictionary with speeds, counts, ``longest_prompt_tokens`` (answered), ``near_answered``, ``phases`` and
+        ``missing``, the names of phases without which nothing is proven and that were not answered whole.
     """
     answered = [outcome for outcome in outcomes if outcome.status == "answered"]
     longest = max(answered, key=lambda outcome: outcome.prompt_tokens) if answered else None
@@ -97,7 +76,26 @@ def summarize(outcomes, near_tokens, phases=()):
         "prefill_tokens_per_second": _rounded(_prefill_speed(answered), 1),
         "decode_tokens_per_second": _rounded(_decode_speed(answered), 1),
         "phases": _by_phase(outcomes, phases),
+        "missing": _missing(answered, phases),
     }
+
+
+def _missing(answered, phases):
+    count = collections.Counter(outcome.phase for outcome in answered)
+    return [phase.name for phase in phases if (phase.kept or phase.must) and count[phase.name] < len(phase.sizes)]
+
+
+def filled_share(outcomes, pool_tokens, ranks=1):
+    """The share of the pool that unique prompts had filled before the one near the context was sent, at most 1.
+
+    :arg outcomes: list of :class:`Outcome`. :arg pool_tokens: of one DP rank, or None: then None.
+    """
+    if not pool_tokens:
+        return None
+    near_at = min((outcome.began for outcome in outcomes if outcome.phase == "context"), default=math.inf)
+    before = [outcome for outcome in outcomes if outcome.status == "answered" and outcome.began < near_at]
+    tokens = sum(outcome.prompt_tokens - outcome.cached_tokens for outcome in before)
+    return round(min(tokens / float(pool_tokens * ranks), 1.0), 2)
 
 
 def _rounded(value, digits):
@@ -160,7 +158,8 @@ def _phase_row(name, planned, own):
 def progress_words(phase, outcomes, tightest):
     """How far a phase is, for a person who waits: ``62 % of 190,000 tokens, least free 2.1 GiB on board 3``.
 
-    :arg phase: :class:`_soak.Phase`. :arg outcomes: those of this phase. :arg tightest: of :meth:`Samples.tightest`.
+    :arg phase: :class:`_soak.Phase`. :arg outcomes: those of this phase.
+    :arg tightest: of :meth:`_soak_seen.Samples.tightest`.
     """
     planned, done = sum(phase.sizes), sum(outcome.wanted_tokens for outcome in outcomes)
     if phase.name == "fill":
@@ -173,82 +172,14 @@ def progress_words(phase, outcomes, tightest):
     return f"{words}, least free {tightest[1]:.1f} GiB{board}"
 
 
-@dataclass
-class Health:
-    """What ``/health`` said under load: how often it was asked, how often it did not answer 200, the longest answer.
-
-    It says nothing about the verdict. A load balancer that asks it would take the server out.
-    """
-
-    asked: int = 0
-    refused: int = 0
-    longest_seconds: float = 0.0
-
-    def add(self, good, seconds):
-        self.asked += 1
-        self.refused += 0 if good else 1
-        self.longest_seconds = max(self.longest_seconds, round(seconds, 2))
-
-    def sentence(self):
-        """What there is to be done about it, or an empty text."""
-        if not self.refused:
-            return ""
-        return (
-            f" Of {self.asked} looks at /health {self.refused} got no 200 (the longest took"
-            f" {self.longest_seconds:.0f} s): what asks it would take the server out, so raise"
-            " SGLANG_HEALTH_CHECK_TIMEOUT in sglang_server_environment."
-        )
-
-
-@dataclass(frozen=True)
-class Growth:
-    """Memory that a request keeps for ever. ``lasts_requests``: until the least free of this board is used up."""
-
-    board: str
-    mib_per_request: float
-    lasts_requests: int
-
-    def sentence(self, endurance_requests):
-        return (
-            f"Board {self.board} loses {self.mib_per_request:.2f} MiB with each request, so what is free under load "
-            f"lasts for {self.lasts_requests} requests; endurance_requests is {endurance_requests}."
-        )
-
-
 # SGLang 0.5.23: srt/managers/schedule_batch.py. The server lives on, the request is lost.
 POOL_ABORT = "Out of memory even after retracting all other requests"
 
-# A loss that the clocks of a driver, or one block of the allocator, could make is none.
-GROWTH_LEAST_MIB = 4.0
+# A spike of one pass is over sooner; who did not look for longer has not seen the memory under load.
+LONGEST_GAP_SECONDS = 10.0
 
-
-def growth_of(marks, samples, ranks=1):
-    """Slow growth of the board that it ends first, or None.
-
-    Equal short requests on a warm server take nothing for ever. A board that lost memory in the first half of them and
-    about as much in the second loses it with each request.
-
-    :arg marks: ``[(requests until then, {board: GiB free})]``. :arg samples: :class:`Samples` of the whole soak.
-    """
-    if len(marks) < 3:
-        return None
-    found = [_growth_of_board(board, marks, samples, ranks) for board in marks[0][1]]
-    found = [growth for growth in found if growth]
-    return min(found, key=lambda growth: growth.lasts_requests) if found else None
-
-
-def _growth_of_board(board, marks, samples, ranks):
-    known = [(count / float(ranks), free[board]) for count, free in marks if board in free]
-    if len(known) < 3:
-        return None
-    middle = min(known, key=lambda mark: abs(mark[0] - (known[0][0] + known[-1][0]) / 2.0))
-    first, second = (known[0][1] - middle[1]) * 1024.0, (middle[1] - known[-1][1]) * 1024.0
-    lost = first + second
-    if lost < GROWTH_LEAST_MIB or min(first, second) < 0.3 * lost:
-        return None
-    each = lost / (known[-1][0] - known[0][0])
-    return Growth(board, each, int(samples.least_free_gib.get(board, known[-1][1]) * 1024.0 / each))
-
+# Below it a cache is not what an hour of traffic makes of it.
+NEARLY_FULL_SHARE = 0.8
 
 # ---------------------------------------------------------------------------------------------------------------
 # The verdict
@@ -271,13 +202,16 @@ def judge_soak(
     pool_tokens=None,
     growth=None,
     unreached=(),
+    watch_error=None,
+    filled=None,
 ):
     """The verdict of a soak.
 
-    :arg summary: of :func:`summarize`. :arg samples: :class:`Samples`. :arg failure: a death by the failure catalogue
-        or None. :arg bound: the bound that ended the soak early, or None. :arg first_error: sentence of the first
-        request that failed, or None. :arg growth: :class:`Growth` or None.
-    :arg unreached: the DP ranks that had no request.
+    :arg summary: of :func:`summarize`. :arg samples: :class:`_soak_seen.Samples`. :arg failure: a death by the failure
+        catalogue or None. :arg bound: the bound that ended the soak early, or None.
+    :arg first_error: sentence of the first request that failed, or None. :arg growth: :class:`_soak_seen.Growth` or None.
+    :arg unreached: the DP ranks that had no request. :arg watch_error: why unit and journal could not be watched until
+        the end, or None. :arg filled: of :func:`filled_share`.
     :returns: ``{"verdict": proven | unsafe | short | failed, "reason": one sentence, "failure": dict | None}``.
     """
     if failure:
@@ -294,7 +228,22 @@ def judge_soak(
             "Look into the journal of the unit for these requests.",
             "unknown",
         )
+    if summary["missing"]:
+        return _not_whole(summary["missing"], bound, limits)
+    if watch_error:
+        return _end(
+            "failed",
+            f"The unit could not be watched under load, so nobody knows how it went: {watch_error}",
+            "Look into the journal of the unit, and put the load on it again.",
+        )
     tightest = samples.tightest()
+    if min_least_free_gib is not None and tightest is not None and samples.longest_gap_seconds > LONGEST_GAP_SECONDS:
+        return _end(
+            "failed",
+            f"The free device memory could not be sampled for {samples.longest_gap_seconds:.0f} s of the load, so the "
+            f"floor of {min_least_free_gib:.2f} GiB is not proven.",
+            "Look whether nvidia-smi answers on the host, and put the load on it again.",
+        )
     if min_least_free_gib is not None and tightest is None:
         return _end(
             "failed",
@@ -317,10 +266,19 @@ def judge_soak(
         )
     least = "" if tightest is None else f"; the least free was {tightest[1]:.2f} GiB on board {tightest[0]}"
     reason = "{answered} requests were answered, the longest prompt had {longest_prompt_tokens} tokens"
+    return _end("proven", reason.format(**summary) + least + _left_out(summary, bound, filled) + ".")
+
+
+def _left_out(summary, bound, filled):
+    """What a proof says of the phases that its bounds cut short."""
     left = [row["name"] for row in summary["phases"] if row["planned"] and row["requests"] < row["planned"]]
+    if not left:
+        return ""
     what = f"bound in {bound}" if bound else "bounds"
-    cut = f"; the {what} of the load left no room for all of: {', '.join(left)}" if left else ""
-    return _end("proven", reason.format(**summary) + least + cut + ".")
+    said = f"; the {what} of the load left no room for all of: {', '.join(left)}"
+    if filled is not None and filled < NEARLY_FULL_SHARE:
+        said += f", so the cache was filled to {filled:.0%} only"
+    return said
 
 
 def _end(verdict, reason, advice=None, kind="no_evidence"):
@@ -352,13 +310,24 @@ def _not_near(summary, bound, limits, near_tokens, first_error, pool_tokens):
         reason = f"{what}: the pool holds {pool_tokens} tokens only."
         advice = "Lower context_tokens, or raise the pool: a longest request does not fit into it."
     elif bound:
-        values = {"seconds": f"{limits.seconds:g}", "requests": limits.requests, "prompt_tokens": limits.prompt_tokens}
-        reason = f"{what}: the bound of {values[bound]} {bound} was reached first."
+        reason = f"{what}: {_bound_reached(bound, limits)}"
         advice = f"Raise the bound of the soak ({bound}), or lower context_tokens."
     else:
         reason = "{}: {}".format(what, first_error or "the server refused it.")
         advice = "Compare context_tokens with the --context-length that the server runs with."
     return _end("failed", reason, advice)
+
+
+def _bound_reached(bound, limits):
+    values = {"seconds": f"{limits.seconds:g}", "requests": limits.requests, "prompt_tokens": limits.prompt_tokens}
+    return f"the bound of {values[bound]} {bound} was reached first."
+
+
+def _not_whole(missing, bound, limits):
+    """What was promised and not sent, or not answered, is not proven."""
+    why = _bound_reached(bound, limits) if bound else "the other bounds left no room for it."
+    reason = f"Not all requests of {', '.join(missing)} were answered: {why}"
+    return _end("failed", reason, f"Raise the bound of the soak ({bound or 'seconds'}), or promise less.")
 
 
 def suspect(outcomes, in_flight) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import threading
+import time
 
 
 def meminfo_free_gib(text):
@@ -36,22 +37,30 @@ def nvidia_smi_free_gib(text):
 class NvmlSampler:
     """Free memory through NVIDIA's management library: microseconds a sample, nvidia-smi takes tens of milliseconds.
 
+    :arg fallback: a sampler that is asked when the library does not answer.
     :raises Exception: whatever the library raises when there is no driver.
     """
 
-    def __init__(self, library, boards):
+    def __init__(self, library, boards, fallback):
         self._library = library
+        self._fallback = fallback
         library.nvmlInit()
         numbers = boards or range(library.nvmlDeviceGetCount())
         self._handles = {str(number): library.nvmlDeviceGetHandleByIndex(number) for number in numbers}
 
     def __call__(self):
         memory = self._library.nvmlDeviceGetMemoryInfo
-        return {board: memory(handle).free / 1073741824.0 for board, handle in self._handles.items()}
+        try:
+            return {board: memory(handle).free / 1073741824.0 for board, handle in self._handles.items()}
+        except Exception:  # pylint: disable=broad-except
+            # A board that is lost raises an error of the library's own.
+            return self._fallback()
 
 
 # nvidia-smi as a loop: it costs its start once, and a sample some milliseconds.
 LOOP_MILLISECONDS = 100
+# A loop that is silent for so long hangs.
+SILENT_SECONDS = 2.0
 
 
 class SmiLoop:
@@ -60,7 +69,9 @@ class SmiLoop:
     A call returns the least since the last one, so that nothing is lost between two.
     """
 
-    def __init__(self, nvidia_smi, boards, fallback, popen=subprocess.Popen):
+    def __init__(self, nvidia_smi, boards, fallback, popen=subprocess.Popen, clock=time.monotonic):
+        self._clock = clock
+        self._heard = clock()
         self._boards = {str(board) for board in boards}
         self._fallback = fallback
         self._lock = threading.Lock()
@@ -85,11 +96,13 @@ class SmiLoop:
             for board, gib in nvidia_smi_free_gib(line).items():
                 if not self._boards or board in self._boards:
                     with self._lock:
+                        self._heard = self._clock()
                         self._last[board] = gib
                         self._least[board] = min(self._least.get(board, gib), gib)
 
     def __call__(self):
-        if self._process is None or self._process.poll() is not None:
+        ended = self._process is None or self._process.poll() is not None
+        if ended or self._clock() - self._heard > SILENT_SECONDS:
             return self._fallback()
         with self._lock:
             told, self._least = self._least or dict(self._last), {}
@@ -136,11 +149,11 @@ def sampler_of(options, run_command):
     """The best sampler that works here: NVML of the engine's venv, else a loop of nvidia-smi; on a CPU its memory."""
     if options["device"] == "cpu":
         return meminfo_sampler()
+    once = SmiSampler(run_command, options["nvidia_smi"], options["boards"])
     if options["nvidia_smi"] == "nvidia-smi":
         try:
-            return NvmlSampler(importlib.import_module("pynvml"), options["boards"])
+            return NvmlSampler(importlib.import_module("pynvml"), options["boards"], once)
         except Exception:  # pylint: disable=broad-except
             # Not installed, or no driver: nvidia-smi tells the rest.
             pass
-    once = SmiSampler(run_command, options["nvidia_smi"], options["boards"])
     return SmiLoop(options["nvidia_smi"], options["boards"], once)

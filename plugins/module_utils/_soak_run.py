@@ -15,7 +15,7 @@ import threading
 import time
 from dataclasses import replace
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _soak, _soak_judge
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _soak, _soak_judge, _soak_seen
 
 # torch gives back what a pass took only when it must: a spike is seen long after it. Other allocations are shorter.
 SAMPLE_SECONDS = 0.05
@@ -23,6 +23,8 @@ WATCH_SECONDS = 0.5
 TELL_SECONDS = 1.0
 # As often as a load balancer would ask.
 HEALTH_SECONDS = 5.0
+# A client of one request a connection is seen for a minute after it, see _clients.
+LOOK_SECONDS = 2.0
 # Far more often than a lease expires.
 KEEP_SECONDS = 20.0
 
@@ -42,6 +44,7 @@ class Soak:
     :arg dp_ranks: the requests go to so many DP ranks in turn.
     :arg tell: ``tell(phase, words)``, called about once a second with how far the load is.
     :arg keep: called every twenty seconds; what must not expire while the load goes on.
+    :arg look: ``() -> {(address, port)}``, the clients that are connected; called every two seconds.
     :arg ask_health: ``() -> bool``, whether ``/health`` answers 200; asked beside the load.
     """
 
@@ -58,11 +61,12 @@ class Soak:
         tell=None,
         ask_health=None,
         keep=None,
+        look=None,
     ):
         self.phases = phases
         self.limits = limits
-        self.samples = _soak_judge.Samples()
-        self.health = _soak_judge.Health()
+        self.samples = _soak_seen.Samples()
+        self.health = _soak_seen.Health()
         self.outcomes = []
         self.marks = []
         self.failure = None
@@ -73,6 +77,9 @@ class Soak:
         self._tell = tell
         self._ask_health = ask_health
         self._keep = keep
+        self._look = look
+        self.clients = set()
+        self.watch_error = None
         self._phase = None
         self._monotonic = clock
         self._ranks = max(dp_ranks, 1)
@@ -102,6 +109,7 @@ class Soak:
             self._teller: self._tell,
             self._prober: self._ask_health,
             self._keeper: self._keep,
+            self._visitors: self._look,
         }
         wanted = [self._sampler] + [target for target, given in beside.items() if given]
         helpers = [threading.Thread(target=target, daemon=True) for target in wanted]
@@ -138,7 +146,7 @@ class Soak:
             self.bound = "seconds"
             return False
         deadline = self.seconds * phase.until
-        if not phase.must:
+        if not phase.kept:
             deadline = min(deadline, self.seconds - _soak.reserved_seconds(later, speed, self._ranks))
         spared = self.limits if phase.kept else _soak.sparing(self.limits, later)
         self._decoding = 0
@@ -234,7 +242,11 @@ class Soak:
 
     def _watcher(self):
         while not self._over.is_set():
-            failure = self._watch()
+            try:
+                failure, self.watch_error = self._watch(), None
+            except (OSError, ValueError) as error:
+                # The next look may work again; the verdict asks whether the last one did.
+                failure, self.watch_error = None, str(error)
             if failure:
                 self.failure = failure
                 self._dead.set()
@@ -258,6 +270,11 @@ class Soak:
             good = self._ask_health()
             if not self._over.is_set() and not self._dead.is_set():
                 self.health.add(good, self.clock() - began)
+
+    def _visitors(self):
+        while not self._over.is_set():
+            self.clients |= self._look()
+            self._over.wait(LOOK_SECONDS)
 
     def _keeper(self):
         while not self._over.wait(KEEP_SECONDS):

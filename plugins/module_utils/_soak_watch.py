@@ -57,6 +57,11 @@ class UnitWatch:
         self.dp_ranks = set()
 
     @property
+    def main_pid(self):
+        """The unit's main process, or None."""
+        return self._unit.state.main_pid if self._unit.state else None
+
+    @property
     def retractions_or_none(self):
         return None if self._follower.journal_error else self.retractions
 

@@ -11,9 +11,23 @@ Everything here is pure. Nothing fails for a verdict; the role's last task does.
 from __future__ import annotations
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _classes
-from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_explain import missing_text
+from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_explain import missing_text, paste
 from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import config_hash
 from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import LEFT_RUNNING_KINDS
+
+# What a plan moves, by group of a configuration, as a sentence names it. Nothing else of it is ever told: an argument
+# may be a secret.
+FRACTION = "fraction"
+LEVER_WORDS = {
+    "arguments": {
+        "mem-fraction-static": FRACTION,
+        "max-total-tokens": "cap",
+        "chunked-prefill-size": "prefill chunk",
+        "cuda-graph-max-bs": "decode graph batch",
+        "cuda-graph-max-bs-decode": "decode graph batch",
+    },
+    "environment": {"PYTORCH_ALLOC_CONF": "allocator", "PYTORCH_CUDA_ALLOC_CONF": "allocator"},
+}
 
 # What a configuration is, as a step carries it and a proof keeps it.
 VALUES = ("arguments", "environment", "fraction", "cap_tokens", "config_hash")
@@ -65,7 +79,8 @@ def carried_values(proof, request, engine_version):
 def next_step(plan, server, attempts, settings):
     """The next step of an instance, decided from the plan, from what is there and from what was tried.
 
-    :arg plan: result of ``memory_plan`` (``feasible``, ``refusal``, ``arguments``, ``environment``, ...).
+    :arg plan: result of ``memory_plan`` (``feasible``, ``is_open``, ``works``, ``refusal``, ``arguments``,
+        ``environment``, ...).
     :arg server: result of ``server_info``.
     :arg attempts: judged attempts of this run, oldest first; empty before the first one.
     :arg settings: ``request`` (everything the user declared), ``max_attempts``, ``engine_version``,
@@ -208,14 +223,44 @@ def _step_after(plan, attempts, settings):
         return _back("All %d attempts are used up; the last one: %s" % (limit, last.get("reason")), last, settings)
     if verdict == "failed":
         return _step_after_failure(last, failure, attempts, settings)
-    if plan.get("refusal") or not plan.get("feasible"):
+    if plan.get("refusal") or not (plan.get("feasible") or plan.get("is_open")):
         why = plan.get("refusal") or "No other fraction can hold it."
+        if plan.get("works") and not plan.get("refusal"):
+            why = "What is declared is not moved; what works is %s." % paste(plan["works"])
         return _back("%s %s" % (last.get("reason"), why), last, settings)
     values = values_of_plan(plan, settings.get("engine_version"))
     if values["config_hash"] in [attempt.get("config_hash") for attempt in attempts]:
         return _back("%s The plan has no other values to offer." % last.get("reason"), last, settings)
+    moved = moved_levers(last.get("values") or {}, values)
+    if verdict == "unsafe" and list(moved) == [FRACTION] and _was_capped(last, values):
+        why = "The cap held the pool at %s tokens already, so another fraction alone changes nothing." % (
+            f"{values['cap_tokens']:,}"
+        )
+        return _back("%s %s" % (last.get("reason"), why), last, settings)
     change = _classes.change_of([(_classes.RESTART_SOAK, "fraction")])
-    return step("try", "%s Next: fraction %s." % (last.get("reason"), values["fraction"]), values, change)
+    named = ", ".join("%s %s" % pair for pair in moved.items()) or "fraction %s" % values["fraction"]
+    return step("try", "%s Next: %s." % (last.get("reason"), named), values, change)
+
+
+def moved_levers(before, after):
+    """The levers that differ between two configurations, as {lever in words: its new value}, the fraction first.
+
+    :arg before: ``values`` of the attempt that was judged; empty when they are not known, then nothing is told.
+    :arg after: ``values`` of the next one.
+    """
+    moved = {}
+    for group, words in LEVER_WORDS.items() if before else ():
+        old, new = before.get(group) or {}, after.get(group) or {}
+        for name, word in words.items():
+            if old.get(name) != new.get(name):
+                moved[word] = "left to the engine" if new.get(name) is None else new[name]
+    return moved
+
+
+def _was_capped(last, values):
+    """Whether the pool of the last attempt stood at the cap that the next one has too."""
+    pool, cap = (last.get("startup") or {}).get("pool_tokens"), values.get("cap_tokens")
+    return bool(cap) and pool == cap == (last.get("values") or {}).get("cap_tokens")
 
 
 def _step_after_failure(last, failure, attempts, settings):

@@ -174,7 +174,9 @@ def measurement(ready, soak, plan, values):
     if boards.get("fresh") and boards.get("free_gib") is not None:
         # What the floor was compared with: a plan from another figure would come to the same configuration again.
         result["headroom_gib"] = boards["free_gib"]
-    least = [value for value in ((soak or {}).get("least_free_gib") or {}).values() if value is not None]
+    # What was free before a death is not what the load takes.
+    seen = {} if (soak or {}).get("failure") else (soak or {}).get("least_free_gib") or {}
+    least = [value for value in seen.values() if value is not None]
     arguments = values.get("arguments") or {}
     result.update(
         origin="host",

@@ -18,6 +18,7 @@ import time
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _gpu,
     _gpu_choice,
+    _gpu_failures,
     _gpu_host,
     _http,
     _witness_seats,
@@ -79,7 +80,7 @@ def look(
         if not gpus:
             return dict(found, error="The unit sees an instance of MIG, whose memory nvidia-smi does not list")
         gpus = _gpu.with_machine_memory(gpus, _gpu_host.read_text(os.path.join(proc_root, "meminfo")))
-    except _gpu.GpuError as problem:
+    except _gpu_failures.GpuError as problem:
         return dict(found, error=str(problem))
     return dict(found, boards=[_board(gpu, number, main_pid, http, proc_root) for number, gpu in enumerate(gpus)])
 
@@ -89,12 +90,14 @@ def _ask(path, run, limit_seconds, clock):
     until = clock() + limit_seconds
     fields = _gpu.FIELDS
     status, out, err, error = _query(path, "gpu", fields, run, until - clock())
-    if status and _gpu.invalid_field(out + err):
+    if status and _gpu_failures.invalid_field(out + err):
         fields = _gpu.SHORT_FIELDS
         status, out, err, error = _query(path, "gpu", fields, run, until - clock())
     if error:
         return [], error
-    known = _gpu.failure_of(out + "\n" + err) if status else None
+    # Beside a warning the table is whole.
+    status = 0 if status == _gpu_failures.WARNS else status
+    known = _gpu_failures.failure_of(out + "\n" + err, status=status) if status else None
     if known:
         return [], known[1]
     if status:
@@ -102,7 +105,7 @@ def _ask(path, run, limit_seconds, clock):
         return [], f"nvidia-smi ended with status {status} ({line[:200]}): {_BY_HAND}"
     try:
         gpus = _gpu.parse_query(out, fields)
-    except _gpu.GpuError as problem:
+    except _gpu_failures.GpuError as problem:
         return [], str(problem)
     if not gpus:
         return [], f"nvidia-smi lists no board: {_BY_HAND}"
@@ -159,7 +162,7 @@ def machine_free_mib(proc_root="/proc"):
     """Available memory of the machine as the engine counts it on a CPU: a rank's share is that of its NUMA node."""
     try:
         _total, available = _gpu.meminfo_mib(_gpu_host.read_text(os.path.join(proc_root, "meminfo")))
-    except _gpu.GpuError:
+    except _gpu_failures.GpuError:
         return None
     return available // _gpu_host.numa_nodes()
 

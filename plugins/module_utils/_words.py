@@ -282,8 +282,11 @@ def environment_file_line(name, value):
 def instance_settings(defaults, overrides):
     """Settings of one instance: the role's flat variables with the instance's own over them.
 
+    :arg overrides: those of one instance, or a list of them, which gives a list.
     :raises ValueError: an override that is no setting, named with the nearest one.
     """
+    if isinstance(overrides, list):
+        return [instance_settings(defaults, one) for one in overrides]
     unknown = sorted(set(overrides) - set(defaults))
     if unknown:
         near = difflib.get_close_matches(unknown[0], list(defaults), 1)

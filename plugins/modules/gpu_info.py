@@ -12,10 +12,19 @@ description:
   - Asks C(nvidia-smi) for the boards of a host. Figures are MiB as C(nvidia-smi) prints them, not what torch sees.
   - On a host without NVIDIA tools it returns the figures that the engine itself uses on the CPU, the available memory
     of the machine divided by its NUMA nodes.
-  - Boards without memory of their own (unified memory) show the memory of the machine.
+  - Boards without memory of their own (unified memory, as GB10 and Jetson) show the memory of the machine, available
+    and not free, whatever C(nvidia-smi) prints for them. A board of a kind that has memory of its own never does.
+  - A board that is split by MIG shows no memory, its instances in RV(gpus[].mig_devices) show theirs. A vGPU shows its
+    slice; nothing is concluded from a name.
   - Says which processes hold memory of a board, as far as the driver tells it, and which boards it reaches by NVLink.
-  - When C(nvidia-smi) fails, the module fails with one sentence that names the cause. A single board whose figures
-    cannot be planned with is returned with nulls and a sentence in RV(problems).
+  - The order of the boards is that of C(nvidia-smi), by their place on the bus. CUDA counts boards of different kinds
+    by speed, unless E(CUDA_DEVICE_ORDER) is V(PCI_BUS_ID); a UUID means the same board to both.
+  - When C(nvidia-smi) fails, the module fails with one sentence that names the cause, and RV(failure_class). So it does
+    when C(nvidia-smi) tells of a lost board beside the table of the others. A single board whose figures cannot be
+    planned with is returned with nulls and a sentence in RV(problems), and a board that the driver holds without
+    C(nvidia-smi) listing it is in RV(missing_boards).
+  - Without trouble C(nvidia-smi) is asked three times, five times with several boards, twice more with MIG, in the
+    locale C. A call that hangs is killed and not waited for, as nothing ends what hangs in the driver.
 extends_documentation_fragment:
   - gpufleet.sglang.attributes
   - gpufleet.sglang.attributes.info_module
@@ -35,16 +44,25 @@ options:
     default: auto
   timeout_seconds:
     description:
-      - How long one call of C(nvidia-smi) may take. It hangs on a sick driver.
+      - How long C(nvidia-smi) may take for its boards. It hangs on a sick driver, and then the module fails.
+      - All other questions have three times as long, together, and after one that hangs none is put. What is not
+        answered is not known, and no failure.
     type: int
     default: 30
   tries:
     description:
-      - How often to ask when the driver does not answer yet, as it happens right after a boot.
+      - How often to ask when the driver does not answer yet, as it happens right after a boot, 2 seconds apart.
     type: int
     default: 3
 author:
   - gpufleet.sglang authors (@gpufleet)
+notes:
+  - When the libraries of the driver are not those of the loaded module (an update replaced them), the failure names
+    both versions. What runs goes on, what is restarted does not come back before the host was rebooted.
+  - When no board is usable, the failure says how many boards PCI shows and which driver has them.
+  - RV(homogeneous) is V(false) for boards of different kinds. The smallest of them bounds a server over all.
+  - A field that C(nvidia-smi) does not know is V(null) in the result, the others stay.
+  - Values such as C([N/A]), C(ERR!) or C([Insufficient Permissions]) are V(null), never V(0).
 seealso:
   - module: gpufleet.sglang.engine_info
   - module: gpufleet.sglang.model_info
@@ -105,6 +123,64 @@ gpus:
     problem:
       description: Why they cannot, in one sentence, else V(null).
       type: str
+    failure_class:
+      description: V(gpu_lost) for a board that is lost or requires a reset, else V(null).
+      type: str
+    pci_bus_id:
+      description: Its place on the bus as C(nvidia-smi) writes it, V(null) where it is not known.
+      type: str
+      sample: "00000000:0B:00.0"
+    compute_mode:
+      description:
+        - V(Default), V(Exclusive_Process) or V(Prohibited), V(null) where it is not known.
+        - A board that is V(Prohibited) is not healthy, as no server can use it.
+      type: str
+      sample: Default
+    mig:
+      description: Whether it is split by MIG.
+      type: bool
+    mig_devices:
+      description:
+        - Its instances. Empty where it is not split, has none, or they are not told.
+      type: list
+      elements: dict
+      contains:
+        index:
+          description: Number of the instance within its board.
+          type: int
+          sample: 0
+        uuid:
+          description: What names it in E(CUDA_VISIBLE_DEVICES), V(null) where it is not known.
+          type: str
+          sample: MIG-0929581a-2be6-5dec-bf34-0954c6c529a6
+        profile:
+          description: Its profile, V(null) where it is not known.
+          type: str
+          sample: 3g.40gb
+        gpu_instance_id:
+          description: Number of its GPU instance.
+          type: int
+          sample: 1
+        compute_instance_id:
+          description: Number of its compute instance.
+          type: int
+          sample: 0
+        memory_total_mib:
+          description: Its memory in MiB, V(null) where it is not told.
+          type: int
+          sample: 40448
+        memory_free_mib:
+          description: Its free memory in MiB.
+          type: int
+          sample: 40151
+        memory_used_mib:
+          description: Its used memory in MiB.
+          type: int
+          sample: 298
+        processes:
+          description: The processes that hold memory of it, as those of a board.
+          type: list
+          elements: dict
     processes:
       description:
         - The processes that hold memory of the board. Empty where C(nvidia-smi) does not tell them, as in containers of
@@ -144,8 +220,10 @@ full_nvlink:
   returned: success
   type: bool
 gpu_count:
-  description: Number of boards, V(0) on the CPU.
-  returned: success
+  description:
+    - Number of boards, V(0) on the CPU.
+    - On failure V(0) where the answer was that there are none, V(null) where nobody could count them.
+  returned: always
   type: int
   sample: 8
 driver_version:
@@ -166,8 +244,27 @@ homogeneous:
   description: Whether all boards have the same name and memory.
   returned: success
   type: bool
+failure_class:
+  description:
+    - What the failure is, V(no_gpu) or V(gpu_lost), as M(gpufleet.sglang.startup_info) names failures.
+    - V(null) where that is not known, as of a C(nvidia-smi) that hangs.
+  returned: failure
+  type: str
+  sample: gpu_lost
+pci_addresses:
+  description: The boards that the failure is about, by their place on the bus, where that is known.
+  returned: failure
+  type: list
+  elements: str
+  sample: ["0000:0B:00.0"]
+missing_boards:
+  description: The boards that the loaded driver holds and C(nvidia-smi) does not list, by their place on the bus.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 problems:
-  description: One sentence for each board whose figures cannot be planned with.
+  description: One sentence for each board whose figures cannot be planned with, and one for those that are missing.
   returned: success
   type: list
   elements: str
@@ -175,7 +272,7 @@ problems:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu import GpuError
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_failures import GpuError
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_host import read_host
 
 
@@ -191,8 +288,13 @@ def main():
     )
     try:
         result, warnings = read_host(module)
-    except (GpuError, OSError) as error:
-        module.fail_json(msg=str(error))
+    except GpuError as error:
+        module.fail_json(
+            msg=str(error),
+            failure_class=error.failure_class,
+            gpu_count=error.gpu_count,
+            pci_addresses=error.pci_addresses,
+        )
     for warning in warnings:
         module.warn(warning)
     module.exit_json(changed=False, **result)

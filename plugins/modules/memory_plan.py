@@ -348,6 +348,17 @@ feasible:
   returned: success
   type: bool
   sample: true
+works:
+  description: Variables of the role that would work in the place of a declared fraction that does not; else null.
+  returned: success
+  type: dict
+is_open:
+  description:
+    - Whether the target fits by what is expected and not at the bad end of the bands, while load, weights or free
+      before load were never measured on this host. It is no refusal then, and a start tells.
+  returned: success
+  type: bool
+  sample: false
 fraction:
   description: The chosen or declared fraction; null when none is feasible.
   returned: success

@@ -138,6 +138,11 @@ attempt:
       RV(ignore:pools) of every DP rank, RV(ignore:notices), RV(ignore:soak)).
   returned: O(state=judged) and O(state=loaded)
   type: dict
+soaked:
+  description: Whether the proof counted as put under load (RV(ignore:before)) and does so (RV(ignore:now)).
+  returned: O(state=loaded)
+  type: dict
+  sample: {"before": true, "now": false}
 pending:
   description: Directives of the unit that were written and wait for the next restart.
   returned: O(state=applied)
@@ -181,8 +186,10 @@ def judged(module, instance):
 
 def loaded(module, instance):
     params = module.params
+    before = instance.store.proof() or {}
     attempt = instance.measure(params["run_id"], params["ready"], params["soak"], params["clients"], params["host"])
-    return {"changed": True, "attempt": attempt}
+    counts = {"before": bool(before.get("soaked")), "now": bool(instance.store.proof()["soaked"])}
+    return {"changed": True, "attempt": attempt, "soaked": counts}
 
 
 def applied(module, instance):

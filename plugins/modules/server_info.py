@@ -162,7 +162,9 @@ open_change_is_proven:
   returned: success
   type: bool
 backups:
-  description: What there is to go back to, oldest first.
+  description:
+    - What there is to go back to, oldest first. RV(ignore:gone) are the program and the folder of the model that it
+      needs and that are no longer on the host.
   returned: success
   type: list
   elements: dict
@@ -181,6 +183,12 @@ ways_back:
   elements: str
 lease:
   description: The run that holds the instance, null when none does.
+  returned: success
+  type: dict
+clients_away:
+  description:
+    - Since when clients are kept away (RV(ignore:at), seconds since the epoch) and by which run (RV(ignore:run_id)).
+      Null when they are not.
   returned: success
   type: dict
 drift:

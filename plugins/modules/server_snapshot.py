@@ -18,6 +18,8 @@ description:
     It starts and stops nothing itself.
   - With O(state=leased) it only holds the instance for this run, which is about to look at it and changes no file.
   - With O(state=released) it holds it no longer, because the run ends here.
+  - With O(state=away) it remembers that clients are about to be kept away, so that a run after one that died lets them
+    back. With O(state=back) it remembers that they are back.
 extends_documentation_fragment:
   - gpufleet.sglang.attributes
   - gpufleet.sglang.attributes.linux
@@ -41,9 +43,10 @@ options:
     type: str
   state:
     description:
-      - Whether to keep what is there, to put it back, or to hold the instance for this run and no more, or no longer.
+      - Whether to keep what is there, to put it back, to hold the instance for this run and no more, or no longer, or
+        to remember where its clients are.
     type: str
-    choices: [taken, restored, leased, released]
+    choices: [taken, restored, leased, released, away, back]
     default: taken
   files:
     description: Files that the change will write. Fragments and drop-ins of the units are kept beside them.
@@ -104,6 +107,10 @@ open_change:
   description: Whether a run that died left a change open.
   returned: O(state=leased)
   type: bool
+clients_away:
+  description: Whether a run that died left clients away. They are this run's to let back.
+  returned: O(state=leased)
+  type: bool
 changed_files:
   description: Files that were put back.
   returned: O(state=restored)
@@ -162,8 +169,29 @@ def restored(module, instance):
     }
 
 
-def leased(_module, instance):
-    return {"changed": False, "backup": None, "open_change": instance.store.change() is not None}
+def leased(module, instance):
+    if module.check_mode:
+        left = instance.store.away() is not None
+    else:
+        left = instance.store.own_away(module.params["run_id"])
+    return {
+        "changed": False,
+        "backup": None,
+        "open_change": instance.store.change() is not None,
+        "clients_away": left,
+    }
+
+
+def away(module, instance):
+    if not module.check_mode:
+        instance.store.send_away(module.params["run_id"])
+    return {"changed": False, "backup": None}
+
+
+def back(module, instance):
+    if not module.check_mode:
+        instance.store.let_back(module.params["run_id"])
+    return {"changed": False, "backup": None}
 
 
 def released(module, instance):
@@ -172,7 +200,16 @@ def released(module, instance):
     return {"changed": False, "backup": None}
 
 
-STATES = {"taken": taken, "restored": restored, "leased": leased, "released": released}
+STATES = {
+    "taken": taken,
+    "restored": restored,
+    "leased": leased,
+    "released": released,
+    "away": away,
+    "back": back,
+}
+# They hold nothing: the run ends, or has let go of the instance already.
+UNHELD = ("released", "back")
 
 
 def main():
@@ -195,7 +232,7 @@ def main():
     unit = params["unit"] or "sglang-%s.service" % params["instance"]
     instance = Instance(module.run_command, params["instance"], unit, params["state_dir"], params["adopt_unit"])
     try:
-        if not module.check_mode and params["state"] != "released":
+        if not module.check_mode and params["state"] not in UNHELD:
             instance.take_lease(params["run_id"], params["who"], params["busy_seconds"])
         result = STATES[params["state"]](module, instance)
     except (OSError, ValueError, Refused) as error:

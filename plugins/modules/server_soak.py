@@ -264,6 +264,18 @@ bound:
     - It is V(seconds), V(requests) or V(prompt_tokens).
   returned: when something was sent
   type: str
+filled_share:
+  description:
+    - The share of the pool that unique prompts had filled before the prompt near the context was sent, at most 1.
+    - Null when the pool is not known.
+  returned: when something was sent
+  type: float
+clients:
+  description: Who else was connected to the port meanwhile, by address. Null when no unit was watched.
+  returned: when something was sent
+  type: list
+  elements: dict
+  sample: [{"address": "10.0.0.5", "connections": 3}]
 memory_samples:
   description: How many samples of the free memory were taken.
   returned: when something was sent

@@ -22,6 +22,10 @@ from ansible_collections.gpufleet.sglang.plugins.plugin_utils._progress import Q
 POLL_SECONDS = 2.0
 # A host that cannot be reached for so long ends the wait; the work on it goes on.
 LOST_SECONDS = 120.0
+# A note is of interest, and the job itself has to be asked now and then: what is killed leaves its last note.
+ASK_EVERY = 5
+# Tells one start of a host from the next.
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # Longest time of one piece of work: a model of a terabyte over a slow line.
 LIMIT_SECONDS = 172800
 
@@ -105,25 +109,50 @@ class BackgroundAction(ActionBase):
             self._task.async_val = 0
 
     def follow(self, job: dict, notes: str, printer: Printer, task_vars: dict) -> dict:
-        """Print notes until the job has ended; its result is the task's."""
+        """Print notes until the job has ended; its result is the task's.
+
+        A host that does not answer, or does not tell how the job is, for two minutes ends the wait.
+        """
         if job.get("failed") or "ansible_job_id" not in job:
             return job
-        seen = time.monotonic()
+        boot, seen, polls = self.boot_id(), time.monotonic(), 0
         while True:
             time.sleep(POLL_SECONDS)
+            polls += 1
             try:
                 note = self.read(notes)
-                state = {} if note else self.status(job, "status", task_vars)
+                is_asked = not note or polls % ASK_EVERY == 0
+                state = self.status(job, "status", task_vars) if is_asked else {}
+                if is_asked and not state.get("finished") and self.boot_id() != boot:
+                    return {"failed": True, "msg": self.gone()}
             except AnsibleConnectionFailure:
                 if time.monotonic() - seen > LOST_SECONDS:
                     raise
                 continue
-            seen = time.monotonic()
-            if note:
-                printer.note(*note)
-            elif state.get("finished"):
+            if state.get("finished"):
                 self.status(job, "cleanup", task_vars)
                 return {key: value for key, value in state.items() if key not in _OF_THE_JOB}
+            if not state.get("failed"):
+                seen = time.monotonic()
+            elif time.monotonic() - seen > LOST_SECONDS:
+                return {"failed": True, "msg": self.untold(state)}
+            if note:
+                printer.note(*note)
+
+    def gone(self) -> str:
+        return f"Expected {self.MODULE} to end, found that the host has restarted meanwhile; run it again."
+
+    def untold(self, state: dict) -> str:
+        why = str(state.get("msg") or "no reason").strip().rstrip(".")
+        return (
+            f"Expected to be told how far {self.MODULE} is, found for {LOST_SECONDS:.0f} s only: {why}; look at the "
+            "disk and the memory of the host and run it again."
+        )
+
+    def boot_id(self) -> str | None:
+        """What tells this start of the host from the next one."""
+        answer = self._low_level_execute_command("cat " + BOOT_ID)
+        return str(answer.get("stdout", "")).strip() if answer.get("rc") == 0 else None
 
     def read(self, notes: str) -> tuple[str, str] | None:
         answer = self._low_level_execute_command("cat " + shlex.quote(notes))

@@ -4,8 +4,8 @@
 """The incident that this collection answers, for the eye: eight played boards, a server that dies, and the way out.
 
 The host, its variables and the server made by hand are those of the scenario molecule/reference_case. Every act runs a
-playbook of the installed release archive as a user would. Ends with exit status 1 when an act did not show what it is
-there to show.
+playbook of the installed release archive as a user would; what the roles say to a person is shown, the list of tasks is
+in .build/demo-gpu/*.log. Ends with exit status 1 when an act did not show what it is there to show.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import time
 
 import demo
@@ -27,6 +28,7 @@ HAND_MADE = "sglang-k26-ddtree.service"
 OURS = "sglang-k26.service"
 PORT = 30001
 STATE = "/var/lib/sglang/k26"
+COLUMNS = 118
 
 # 60,000 tokens on a clean cache, then 32,768 on one that fills.
 PROMPTS = [60000, *[32768] * 9]
@@ -37,9 +39,17 @@ AS_FOUND = {
     "sglang_server_pool_policy": "fill",
     "sglang_server_chunked_prefill_size": 8192,
 }
-SHOWN = re.compile(
-    r"^k26 \| (?!--|PLAYED|argument)|^ +(- |msg:)|proven|refused|fatal:|made by hand|PLAY RECAP|^k26 +:|promise"
+
+# Of the lines that modules print while they run: what a start-up and the load come to, and the figures that decide the
+# plan. The whole plan is in the log.
+PROGRESS = re.compile(
+    r"k26 \| (weights|pool|graphs|ready|failed|soak (fill|ladder|context|wave|proven|unsafe|failed)) \|"
 )
+FIGURES = re.compile(
+    r"k26 \| (target|free before load|weights|pool|reserve needed|fraction|predicted tokens|headroom at ready"
+    r"|least free under load) {2,}"
+)
+REMEMBERED = re.compile(r"k26 \| (remembered|start-up|death)  ")
 
 # Sent on the host: prompts of so many tokens that no other prompt begins with, one after the other.
 ASK = """
@@ -69,31 +79,73 @@ def write_inventory():
     (BUILD / "hosts.yml").write_text(yaml.safe_dump({"sglang": group}, sort_keys=False))
 
 
-def arguments(variables):
-    found = ["-i", str(BUILD / "hosts.yml"), "-i", demo.inventory()]
-    return found + (["-e", json.dumps(variables)] if variables else [])
+def tell(text, mark="  "):
+    """A sentence, wrapped behind its mark."""
+    demo.say(textwrap.fill(text, COLUMNS, initial_indent=mark, subsequent_indent=" " * len(mark)))
+
+
+def sentences(result):
+    """What a task that ended says to a person: the message of a debug or of a failure."""
+    said = json.loads(result).get("msg", "")
+    return [str(one) for one in said] if isinstance(said, list) else [str(said)]
 
 
 class Play:
-    """One playbook: exit status, seconds, what it printed; the lines that matter are shown."""
+    """One playbook: exit status, seconds, what it said. What is for a person is shown, all of it is in a log."""
 
-    def __init__(self, name, shown=SHOWN, **variables):
-        command = ["ansible-playbook", name, *arguments(variables)]
-        short = ["ansible-playbook", name, *(["-e", json.dumps(variables)] if variables else [])]
-        demo.say("$ " + " ".join("'%s'" % word if " " in word else word for word in short))
+    def __init__(self, name, quiet=False, figures=True, **variables):
+        command = ["ansible-playbook", name, "-i", str(BUILD / "hosts.yml"), "-i", demo.inventory()]
+        # The engine and the model are there since the host was made.
+        given = [] if quiet else ["--tags", "server"]
+        given += ["-e", json.dumps(variables)] if variables else []
+        self.said, self.lines, self._quiet, self._figures = [], [], quiet, figures
+        if not quiet:
+            tell(" ".join("'%s'" % word if " " in word else word for word in [*command[:2], *given]), "$ ")
         began = time.monotonic()
-        lines = []
         with subprocess.Popen(
-            command, cwd=demo.CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*command, *given], cwd=demo.CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as process:
-            for line in process.stdout:
-                lines.append(line)
-                if shown.search(line):
-                    demo.say("  " + line.rstrip()[:150])
+            self._read(process.stdout)
         self.status = process.returncode
         self.seconds = time.monotonic() - began
-        self.text = re.sub(r"\s+", " ", "".join(lines))
-        demo.say("  (%.0f s, exit status %d)" % (self.seconds, self.status))
+        number = len(list(BUILD.glob("*.log"))) + 1
+        (BUILD / ("%02d-%s.log" % (number, name.split("/")[-1]))).write_text("".join(self.lines))
+        if not quiet:
+            demo.say("  (%.0f s, exit status %d)" % (self.seconds, self.status))
+
+    def _read(self, stream):
+        result = None
+        for line in stream:
+            self.lines.append(line)
+            opened = re.match(r"(ok|fatal): \[%s\].*=> (\{.*)$" % HOST, line)
+            if opened:
+                result = [opened.group(2)]
+            elif result is not None:
+                result.append(line)
+            if result is not None and (line.startswith("}") or result[0].endswith("}")):
+                self._say("".join(result))
+                result = None
+            elif result is None and line.startswith(HOST + " |"):
+                self._progress(line.rstrip())
+
+    def _say(self, result):
+        for one in sentences(result):
+            if one and one not in self.said:
+                self.said.append(one)
+                # That the plan refuses is told with what serves at the end.
+                if not self._quiet and not one.startswith("refuse: "):
+                    # What is ready to paste has a line of keys and figures; it is whole in the log.
+                    tell(re.sub(r"\[\{.{200,}\}\]", "[...]", one), "  - ")
+
+    def _progress(self, line):
+        if self._quiet:
+            return
+        if PROGRESS.match(line) or (self._figures and (FIGURES.match(line) or REMEMBERED.match(line))):
+            demo.say("  " + line[len(HOST) + 3 :])
+
+    @property
+    def text(self):
+        return " ".join(self.said)
 
 
 def on_host(command):
@@ -115,16 +167,25 @@ def read(path):
 
 def ask(prompts):
     on_host("cat >/run/ask.py <<'END'\n%s\nEND" % ASK)
-    said = on_host("python3 /run/ask.py '%s' %d" % (json.dumps(prompts), PORT))
-    for line in said.splitlines():
-        demo.say("  a prompt of %s" % line)
+    said = on_host("python3 /run/ask.py '%s' %d" % (json.dumps(prompts), PORT)).splitlines()
+    for line in dict.fromkeys(said):
+        tokens, what = line.split(" ", 1)
+        times = said.count(line)
+        demo.say("  %s prompt%s of %s tokens: %s" % (times, "s" * (times > 1), f"{int(tokens):,}", what))
     return said
 
 
 def death():
     """The line of the newest death in the journal of the server made by hand."""
-    found = on_host("journalctl --no-pager -o cat -u %s | grep -o 'torch.OutOfMemoryError.*' | tail -n 1" % HAND_MADE)
-    return found[:400]
+    return on_host("journalctl --no-pager -o cat -u %s | grep -o 'torch.OutOfMemoryError.*' | tail -n 1" % HAND_MADE)
+
+
+def found_pool():
+    """Pool of the server made by hand in its newest start-up, in tokens."""
+    pools = on_host(
+        "journalctl --no-pager -o cat -u %s | grep -o 'max_total_num_tokens=[0-9]*' | tail -n 1" % HAND_MADE
+    )
+    return int(pools.partition("=")[2] or 0)
 
 
 def wait_for_hand_made():
@@ -138,24 +199,31 @@ def wait_for_hand_made():
     return False
 
 
-def table(attempts):
-    row = "  %-8s %-9s %-6s %-8s %-11s %-9s %s"
-    demo.say(row % ("restart", "fraction", "chunk", "pool", "least free", "verdict", "reason"))
+def rows_of(attempts):
+    """The lines of the table: restart, fraction, chunk, pool, least free, verdict, reason."""
+    rows = []
     for number, attempt in enumerate(attempts, 1):
         values = attempt["values"]
         least = (attempt.get("measurement") or {}).get("least_free_gib")
-        demo.say(
-            row
-            % (
+        rows.append(
+            (
                 number,
                 values.get("fraction"),
                 values.get("arguments", {}).get("chunked-prefill-size", "-"),
-                attempt["startup"].get("pool_tokens") or "-",
+                f"{attempt['startup']['pool_tokens']:,}" if attempt["startup"].get("pool_tokens") else "-",
                 "-" if least is None else "%.2f GiB" % least,
                 attempt["verdict"],
                 attempt["reason"],
             )
         )
+    return rows
+
+
+def table(rows):
+    form = "  %-8s %-9s %-6s %-8s %-11s %-8s "
+    titles = ("restart", "fraction", "chunk", "pool", "least free", "verdict", "reason")
+    for *cells, reason in [titles, *rows]:
+        tell(reason, form % tuple(cells))
 
 
 def main():
@@ -163,26 +231,33 @@ def main():
     demo.heading("The host %s: eight boards of 94.97 GiB, Kimi K2.6 with a draft model, a server made by hand" % HOST)
     subprocess.run([demo.HOSTS, "up", HOST], check=True)
     write_inventory()
+    for log in BUILD.glob("*.log"):
+        log.unlink()
     if not on_host("systemctl cat %s 2>/dev/null" % HAND_MADE) or read("proof.json"):
-        on_host("systemctl disable --now %s %s; rm -rf %s" % (OURS, HAND_MADE, STATE))
+        on_host("systemctl disable --now %s %s 2>/dev/null; rm -rf %s" % (OURS, HAND_MADE, STATE))
         on_host("rm -rf /etc/systemd/system/%s /run/systemd/system/%s.d; systemctl daemon-reload" % (OURS, OURS))
-        Play(str(SCENARIO / "demo.yml"), shown=re.compile(r"^k26 \| ready|^k26 +:|fatal"))
+        made = Play(str(SCENARIO / "demo.yml"), quiet=True)
+        if made.status:
+            demo.say("".join(made.lines[-30:]))
+            return 1
     began = time.monotonic()
 
     demo.heading("1. The incident: fraction 0.94 serves, answers 60,000 tokens, and dies in 32,768 on a full cache")
     wait_for_hand_made()
+    pool = found_pool()
+    demo.say("  %s holds %s tokens." % (HAND_MADE, f"{pool:,}"))
     said = ask(PROMPTS)
     found = death()
-    demo.say("  " + found[:220])
-    checks.add("60,000 tokens are answered at first", said.startswith("60000 answered"), said.split("\n")[0])
-    checks.add("a later prompt kills it", "OutOfMemoryError" in found, found[:90])
+    tell("In its journal: " + found.partition(" If reserved")[0][:600])
+    checks.add("60,000 tokens are answered at first", said[0] == "60000 answered", said[0])
+    checks.add("a later prompt kills it", "OutOfMemoryError" in found, re.split(r"[.:] ", found + ". ")[1])
     wait_for_hand_made()
 
     demo.heading("2. What was found is stated: refused before any restart, with values to paste")
     before = starts()
     stated = Play("gpufleet.sglang.deploy", **AS_FOUND)
     offer = re.search(r"what works is (sglang_server_[a-z_]+: [0-9a-z.]*[0-9a-z])", stated.text)
-    checks.add("refused", stated.status != 0 and "refused before any restart" in stated.text, "no restart")
+    checks.add("refused", stated.status != 0 and "refused before any restart" in stated.text, "before any restart")
     checks.add("values to paste", offer, offer.group(1) if offer else "none")
     checks.add("restarts", starts() == before, starts() - before)
 
@@ -192,25 +267,30 @@ def main():
     proof = json.loads(read("proof.json") or "{}")
     needed = starts() - before
     checks.add("proven", proven.status == 0 and proof.get("soaked"), "exit status %d" % proven.status)
-    checks.add("pool", (proof.get("pool_tokens") or 0) >= 200000, proof.get("pool_tokens"))
+    checks.add("pool (at least 200,000)", (proof.get("pool_tokens") or 0) >= 200000, proof.get("pool_tokens"))
     checks.add("restarts (most 2)", needed in (1, 2), needed)
 
-    demo.heading("4. The same prompts that killed the server made by hand")
+    demo.heading("4. The same prompts that killed the server made by hand, and one of 199,000 tokens")
     said = ask([*PROMPTS, 199000])
-    answered = len(re.findall(r"\d answered", said))
+    answered = len([line for line in said if line.endswith(" answered")])
     checks.add("all are answered", answered == len(PROMPTS) + 1, "%d of %d" % (answered, len(PROMPTS) + 1))
 
     demo.heading("5. The same again: nothing to do")
     before = starts()
-    again = Play("gpufleet.sglang.deploy")
+    again = Play("gpufleet.sglang.deploy", figures=False)
     checks.add("no restart", again.status == 0 and starts() == before, starts() - before)
 
-    demo.heading("What was tried on %s" % HOST)
-    table([json.loads(line) for line in read("attempts.jsonl").splitlines()])
     demo.heading("What had to be shown")
-    for what, fine, found in checks.rows:
-        demo.say("  %s %-40s %s" % ("ok  " if fine else "MISS", what, found))
-    demo.say("\nDemo: %.0f s." % (time.monotonic() - began))
+    for what, fine, shown in checks.rows:
+        demo.say("  %s %-40s %s" % ("ok  " if fine else "MISS", what, shown))
+
+    demo.heading("What was tried on %s" % HOST)
+    by_hand = ("by hand", 0.94, 8192, f"{pool:,}", "-", "died", "Answered 60,000 tokens, died in a prompt of 32,768.")
+    refused = ("none", 0.94, 8192, "-", "-", "refused", "Refused before any restart, with values to paste.")
+    table([by_hand, refused, *rows_of([json.loads(line) for line in read("attempts.jsonl").splitlines()])])
+    demo.say(
+        "\nDemo: %.0f s. What Ansible printed is in %s." % (time.monotonic() - began, BUILD.relative_to(demo.CHECKOUT))
+    )
     if checks.missed():
         demo.say("Demo failed: %s." % "; ".join(checks.missed()))
         return 1
@@ -220,7 +300,8 @@ def main():
 
 if __name__ == "__main__":
     os.environ.setdefault("ANSIBLE_DISPLAY_SKIPPED_HOSTS", "false")
-    os.environ.setdefault("ANSIBLE_CALLBACK_RESULT_FORMAT", "yaml")
+    # What a task says is read as data.
+    os.environ["ANSIBLE_CALLBACK_RESULT_FORMAT"] = "json"
     os.environ.setdefault("ANSIBLE_INJECT_FACT_VARS", "false")
     if os.environ.get("GPUFLEET_COLLECTIONS"):
         os.environ["ANSIBLE_COLLECTIONS_PATH"] = os.environ["GPUFLEET_COLLECTIONS"]

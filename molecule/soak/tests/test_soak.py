@@ -21,13 +21,16 @@ def test_a_load_tells_what_a_start_does_not(name, case):
     said = json.loads((RESULTS / f"{name}.{case}.json").read_text())
     failure = said["failure"] or {}
     request = failure.get("request") or {}
+    knobs = CASES[case].get("knobs", {})
     found = {
         **{key: failure.get(key) for key in ("kind", "direction")},
         "board": (said["at"] or {}).get("board"),
         "retracted": bool(said["retractions"]),
+        "grows": said["growth_mib_per_request"] == pytest.approx(knobs.get("growth_mib_per_request", 0), rel=0.1),
         **said,
     }
     expected = dict(CASES[case]["expect"])
+    assert expected.pop("reason_has", "") in said["reason"]
     longer_than = expected.pop("longer_than", None)
     not_before = expected.pop("not_before", 0)
     assert {key: found[key] for key in expected} == expected, said

@@ -7,7 +7,8 @@
 
 The headers name every tensor with its true type and shape; behind the header a file is a hole of the right length.
 Shapes are those of the models' public config.json (Kimi-K2, Llama-3.1-8B, Qwen3-Next-80B-A3B, gpt-oss-120b, and
-z-lab/Kimi-K2.5-DFlash, which takes embeddings and head from its target). The folder appears when it is complete; one that is there is left alone when it was made by the same words.
+z-lab/Kimi-K2.5-DFlash, which takes embeddings and head from its target). The folder appears when it is
+complete; one that is there is left alone when it was made by the same words.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ class Play:
         self.action._remote_expand_user = lambda path: path.replace("~", "/root")
         self.action.get_shell_option = lambda name, default=None: default
         self.action.read = self.read
+        self.action.boot_id = lambda: "b1"
 
     def read(self, notes):
         self.read_from.append(notes)

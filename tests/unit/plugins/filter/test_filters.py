@@ -75,6 +75,8 @@ def test_the_documentation_is_of_this_filter(name):
                         "unified_memory": False,
                         "healthy": True,
                         "problem": None,
+                        "failure_class": None,
+                        "mig": False,
                     }
                 ],
                 "device": "cuda",

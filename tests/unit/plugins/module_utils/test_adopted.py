@@ -120,7 +120,7 @@ def test_another_model_or_an_unknown_version_teaches_nothing():
 
 
 def test_a_person_is_told_what_it_runs_risks_and_has_beside_what_is_declared():
-    declared = {"model-path": "/srv/models/kimi", "tp_size": "8"}
+    declared = {"model-path": "/srv/models/kimi", "tp_size": "8", "port": 30001}
     said = record(declared, dict(PLAN, feasible=False, refusal="Fraction 0.94 leaves too little."))["sentences"]
     assert said == [
         "Found hand.service, made by hand, on port 30001: pool 218,000 tokens, fraction 0.94, chunk 8192, 5.60 GiB of"
@@ -129,3 +129,44 @@ def test_a_person_is_told_what_it_runs_risks_and_has_beside_what_is_declared():
         "It has what nobody declared; what is to stay has to be declared: sglang_server_arguments: "
         '{"trust-remote-code": true, "cuda-graph-bs": [1, "2", "4"]}',
     ]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "declared", "said"),
+    [
+        (
+            {"host": "0.0.0.0", "port": 30001},
+            {"host": "127.0.0.1", "port": "30001"},
+            "It listens on 0.0.0.0:30001, the declared server on 127.0.0.1:30001; for the same clients declare "
+            "sglang_server_host: 0.0.0.0.",
+        ),
+        (
+            {"host": "0.0.0.0"},
+            {"port": 30001},
+            "It listens on 0.0.0.0:30000, the declared server on 127.0.0.1:30001; for the same clients declare "
+            "sglang_server_host: 0.0.0.0, sglang_server_port: 30000.",
+        ),
+        ({"host": "127.0.0.1"}, {"port": 30000}, None),
+    ],
+)
+def test_a_person_is_told_when_its_clients_would_find_nothing(theirs, declared, said):
+    runs = {"port": theirs.get("port"), "arguments": theirs, "environment": {}}
+    found = _adopted.record(runs, "hand.service", READY, _adopted.situation(runs, READY), PLAN, declared)["sentences"]
+    assert [one for one in found if one.startswith("It listens")] == ([said] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        (
+            "The declared fraction 0.940 leaves 5.60 GiB outside weights and pool, and 6.47 GiB are needed; what works"
+            " is sglang_server_mem_fraction_static: 0.929.",
+            "Its fraction 0.940 leaves 5.60 GiB outside weights and pool, and 6.47 GiB are needed.",
+        ),
+        ("It does not fit; levers, smallest change first: x; what fits is y: 1.", "It does not fit."),
+        ("It does not fit; no target fits, take a smaller model or more GPUs.", "It does not fit."),
+    ],
+)
+def test_what_it_risks_is_told_without_a_second_offer(refusal, said):
+    told = record({"model-path": "/srv/models/kimi"}, dict(PLAN, refusal=refusal))["sentences"]
+    assert "As it is, it cannot keep the promise: " + said in told

@@ -409,8 +409,11 @@ def test_a_load_on_what_runs_renews_the_record_and_leaves_what_was_declared(worl
     ("soak", "soaked"),
     [
         ({"verdict": "unsafe", "reason": "Under the floor."}, False),
-        ({"verdict": "failed", "failure": {"kind": "scheduler_died"}}, False),
-        ({"verdict": "failed", "failure": {"kind": "no_evidence"}}, True),
+        ({"verdict": "short", "reason": "A request was given up."}, False),
+        ({"verdict": "failed", "failure": {"kind": "scheduler_died", "fatal": True}}, False),
+        ({"verdict": "failed", "failure": {"kind": "no_evidence", "fatal": False}}, True),
+        # Requests were refused, and the server lives.
+        ({"verdict": "failed", "failure": {"kind": "unknown", "fatal": False}}, True),
     ],
 )
 def test_a_proof_that_does_not_survive_a_load_counts_no_longer(world, soak, soaked):
@@ -501,3 +504,13 @@ def test_the_last_proof_is_another_one_than_what_runs(world):
     found = instance.inform()
     assert (found["last_proof"], found["previous"]) == (proven, proven)
     assert [line.split(",")[:2] for line in found["ways_back"]] == [[proven, " proven"], [hand, " not proven"]]
+
+
+def test_a_backup_tells_that_its_engine_is_gone(world):
+    world.unit_file.write_text("[Service]\nExecStart=/nowhere/0.5.10/bin/python -m x\n")
+    world.serve()
+    instance = world.instance()
+    instance.take_snapshot("a", world.files)
+    found = instance.inform()
+    assert found["backups"][0]["gone"] == ["/nowhere/0.5.10/bin/python"]
+    assert "no longer on the host: /nowhere/0.5.10/bin/python" in found["ways_back"][0]

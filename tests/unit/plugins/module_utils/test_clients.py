@@ -37,12 +37,17 @@ def test_a_server_that_only_listens_has_no_clients():
         (ROW % ("0500000A:7531", CLIENT, "01", 701), set()),  # at another port of it
         (ROW % (SERVER, CLIENT, "06", 0), {("10.0.0.9", 54321)}),  # gone for less than a minute
         (ROW % (SERVER, "0500000A:D431", "06", 0), set()),  # the same from this host: may have been us
-        (ROW % (SERVER, "0500000A:D431", "01", 701), {("10.0.0.5", 54321)}),  # a proxy on this host
+        (ROW % (SERVER, "0500000A:D431", "01", 701), set()),  # from this host, and closed: may have been us
         (ROW % (SERVER, CLIENT, "08", 701), set()),  # closed by the client
     ],
 )
 def test_who_is_a_client(row, expected):
     assert clients(row) == expected
+
+
+def test_a_proxy_on_this_host_is_a_client():
+    its_own = ROW % ("0500000A:D431", SERVER, "01", 999)
+    assert clients(its_own, ROW % (SERVER, "0500000A:D431", "01", 701)) == {("10.0.0.5", 54321)}
 
 
 def test_a_server_that_asks_itself_is_no_client():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _drift, _drift_proof
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _adopted, _drift, _drift_proof
 
 UNIT = "sglang-main.service"
 
@@ -81,7 +81,7 @@ def test_nothing_drifted_since_the_proof():
 def test_a_proof_without_what_is_kept_today_says_nothing_of_it():
     old = {"config_hash": "abc", "invocation_id": "first"}
     assert drifted({"proof": old}) == []
-    assert drifted(ready={}, host={"driver_version": None, "packages": {}}) == []
+    assert drifted(ready={}, host={"packages": {}}) == []
 
 
 def test_files_and_arguments():
@@ -112,20 +112,52 @@ STARTS = "/opt/e/bin/python -m sglang.launch_server --model-path /srv/m --tp-siz
             ["arguments: --enable-metrics is gone, --trust-remote-code is new."],
         ),
         (
-            STARTS + "8 --enable-metrics --x-list a --api-key ***",
-            ["arguments: --api-key *** is new, --x-list a b is now a."],
+            STARTS + "8 --enable-metrics --x-list a --api-key s3cr3t-s3cr3t",
+            ["arguments: --api-key ******** is new, --x-list a b is now a."],
         ),
         # A shell or a title of its own: nothing can be read there.
         ("/bin/sh /opt/start.sh", []),
     ],
 )
 def test_arguments_are_named(line, sentences):
-    info = dict(INFO, proof=dict(PROOF, arguments=PROVEN), running={"config_hash": "abc", "command_line": line})
-    assert [row["sentence"] for row in _drift_proof.since_proof(info, READY, {})] == sentences
+    assert of_arguments(PROVEN, line.split()) == sentences
+
+
+def of_arguments(proven, argv):
+    """Sentences for a process with these words; the launcher is found as ``server_info`` finds it."""
+    told = _adopted.arguments_of(argv if "sglang.launch_server" in argv else [])
+    info = dict(INFO, proof=dict(PROOF, arguments=proven), running={"config_hash": "abc", "arguments": told})
+    return [row["sentence"] for row in _drift_proof.since_proof(info, READY, {})]
+
+
+LAUNCH = ["python", "-m", "sglang.launch_server"]
+
+
+@pytest.mark.parametrize(
+    ("proven", "words", "sentences"),
+    [
+        # One argument by any of its names.
+        ({"tp-size": 8}, ["--tp", "8"], []),
+        ({"tensor_parallel_size": "8"}, ["--tp-size=8"], []),
+        # JSON with other blanks and another order; numbers in another spelling.
+        ({"x": {"b": 1, "a": [1, 2]}}, ["--x", '{"a": [1, 2], "b": 1}'], []),
+        ({"x": '{"a":1}'}, ["--x", '{ "a" : 1.0 }'], []),
+        ({"x": ["one"]}, ["--x", '["one"]'], []),
+        ({"y": 0.5, "z": 0}, ["--y", "0.50", "--z", "0"], []),
+        # What means something else is told.
+        ({"tp-size": 8}, ["--tp", "4"], ["arguments: --tp-size 8 is now 4."]),
+        ({"x": {"a": 1}}, ["--x", '{"a": 2}'], ['arguments: --x {"a":1} is now {"a": 2}.']),
+        ({"z": 0, "y": 1}, ["--y", "1"], ["arguments: --z 0 is gone."]),
+        ({"y": 1}, ["--y", "1", "--x", "{broken"], ["arguments: --x {broken is new."]),
+    ],
+)
+def test_arguments_drift_by_what_they_mean(proven, words, sentences):
+    assert of_arguments(proven, LAUNCH + words) == sentences
 
 
 def test_another_environment_is_told_where_the_arguments_are_the_same():
-    running = {"config_hash": "other", "command_line": STARTS + "8 --enable-metrics --x-list a b"}
+    told = _adopted.arguments_of((STARTS + "8 --enable-metrics --x-list a b").split())
+    running = {"config_hash": "other", "arguments": told}
     rows = _drift_proof.since_proof(dict(INFO, proof=dict(PROOF, arguments=PROVEN), running=running), READY, {})
     assert [row["what"] for row in rows] == ["arguments"]
     assert "the environment or the version" in rows[0]["sentence"]
@@ -139,6 +171,42 @@ def test_packages_driver_and_boards():
         "driver: proven with 580.95.05, found 590.1.",
         "boards: proven on 8 x H200, found 7 x H200.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("host", "sentences"),
+    [
+        # nvidia-smi finds nothing any more.
+        (
+            {"driver_version": None, "gpus": []},
+            ["driver: proven with 580.95.05, found none.", "boards: proven on 8 x H200, found none."],
+        ),
+        # It does not even answer: that is the one thing to say.
+        (
+            {"driver_version": None, "gpus": [], "gpu_problem": "Driver/library version mismatch"},
+            ["driver: proven with 580.95.05, and nobody can tell it now: Driver/library version mismatch"],
+        ),
+        (
+            {"driver_version": "580.95.05", "gpus": ["H200"] * 6 + ["H100"] + ["H200"]},
+            ["boards: GPU 6 was H200 and is now H100."],
+        ),
+        (
+            {"driver_version": "580.95.05", "gpus": ["H200"] * 4 + ["H100"] * 2},
+            ["boards: proven on 8 x H200, found 2 x H100 and 4 x H200."],
+        ),
+        # Nobody looked.
+        ({}, []),
+    ],
+)
+def test_boards_that_are_gone_or_exchanged(host, sentences):
+    rows = _drift_proof.since_proof(INFO, READY, host)
+    assert [row["sentence"] for row in rows] == sentences
+    assert all(row["ends"] for row in rows)
+
+
+def test_a_proof_on_a_cpu_misses_no_boards():
+    info = dict(INFO, proof=dict(PROOF, host={"driver_version": None, "gpus": []}))
+    assert _drift_proof.since_proof(info, READY, {"driver_version": None, "gpus": [], "gpu_problem": "none"}) == []
 
 
 def test_a_smaller_pool():

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _gpu, _gpu_declared
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _gpu, _gpu_declared, _gpu_failures
 
 CASES = {
     row["name"]: row
@@ -44,6 +44,8 @@ def test_a_plain_host():
         "unified_memory": False,
         "healthy": True,
         "problem": None,
+        "failure_class": None,
+        "mig": False,
     }
 
 
@@ -119,9 +121,9 @@ def test_fewer_fields_leave_nulls():
 
 
 def test_what_is_no_table_is_said():
-    with pytest.raises(_gpu.GpuError, match="Expected 8 columns from nvidia-smi"):
+    with pytest.raises(_gpu_failures.GpuError, match="Expected 8 columns from nvidia-smi"):
         _gpu.parse_query(CASES["c04"]["stdout"])
-    with pytest.raises(_gpu.GpuError, match="lists no board"):
+    with pytest.raises(_gpu_failures.GpuError, match="lists no board"):
         _gpu.gpu_result([], None, MEMINFO)
 
 
@@ -130,7 +132,7 @@ def test_what_is_no_table_is_said():
     [
         (
             "c06",
-            "toolchain_missing",
+            "no_gpu",
             False,
             ("version mismatch", "535.161", "535.154.05", "reboot", "must not be restarted"),
         ),
@@ -141,8 +143,8 @@ def test_what_is_no_table_is_said():
 )
 def test_failures_keep_their_cause(name, kind, transient, parts):
     case = CASES[name]
-    module = _gpu.kernel_module_version(case["module"])
-    row, sentence = _gpu.failure_of(case["stdout"] + case["stderr"], module)
+    module = _gpu_failures.kernel_module_version(case["module"])
+    row, sentence = _gpu_failures.failure_of(case["stdout"] + case["stderr"], module)
     assert (row.kind, row.transient) == (kind, transient)
     for part in parts:
         assert part in sentence
@@ -154,20 +156,20 @@ def test_failures_keep_their_cause(name, kind, transient, parts):
         ("No devices were found", "no_gpu"),
         ("Failed to initialize NVML: Insufficient Permissions", "no_gpu"),
         ("Unable to determine the device handle for GPU0000:0B:00.0: Unknown Error", "gpu_lost"),
-        ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", "toolchain_missing"),
+        ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", "no_gpu"),
     ],
 )
 def test_further_failures(text, kind):
-    assert _gpu.failure_of(text)[0].kind == kind
+    assert _gpu_failures.failure_of(text)[0].kind == kind
 
 
 def test_an_unknown_failure_is_not_named_wrongly():
-    assert _gpu.failure_of("Segmentation fault") is None
+    assert _gpu_failures.failure_of("Segmentation fault") is None
 
 
 def test_the_field_that_a_driver_does_not_know():
-    assert _gpu.invalid_field('Field "compute_cap" is not a valid field to query.\n') == "compute_cap"
-    assert _gpu.invalid_field("0, GPU-1") is None
+    assert _gpu_failures.invalid_field('Field "compute_cap" is not a valid field to query.\n') == "compute_cap"
+    assert _gpu_failures.invalid_field("0, GPU-1") is None
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ def test_the_field_that_a_driver_does_not_know():
     ],
 )
 def test_the_version_of_the_loaded_module(text, version):
-    assert _gpu.kernel_module_version(text) == version
+    assert _gpu_failures.kernel_module_version(text) == version
 
 
 # --- the CPU ----------------------------------------------------------------
@@ -201,20 +203,15 @@ def test_the_cpu_has_what_the_engine_uses():
 
 
 def test_memory_that_is_not_known_is_said():
-    with pytest.raises(_gpu.GpuError, match="Expected MemAvailable"):
+    with pytest.raises(_gpu_failures.GpuError, match="Expected MemAvailable"):
         _gpu.cpu_entry("MemTotal: 1 kB\n", 1)
-    with pytest.raises(_gpu.GpuError, match="at least one NUMA node"):
+    with pytest.raises(_gpu_failures.GpuError, match="at least one NUMA node"):
         _gpu.cpu_entry(MEMINFO, 0)
 
 
 def test_nodes_without_cpus_do_not_count():
     assert _gpu.nodes_with_cpus(["0-15\n", "16-31\n", "\n"]) == 2
     assert _gpu.nodes_with_cpus([]) == 1
-
-
-def test_boards_are_seen_without_tools():
-    devices = [("0x10de\n", "0x030200\n"), ("0x10de", "0x030000"), ("0x10de", "0x040300"), ("0x8086", "0x030000")]
-    assert _gpu.nvidia_devices(devices) == 2
 
 
 # --- properties -------------------------------------------------------------

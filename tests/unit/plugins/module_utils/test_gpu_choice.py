@@ -9,13 +9,13 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.sglang.plugins.action.memory_plan import plan_of
-from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu import GpuError
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_choice import (
     balance_of,
     guard_is_on,
     order_warning,
     visible,
 )
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_failures import GpuError
 
 
 def board(index, free_mib, total_mib=81559, name="NVIDIA H100 80GB HBM3", **more):

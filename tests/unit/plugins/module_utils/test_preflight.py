@@ -242,7 +242,11 @@ def test_an_inventory_with_all_that_is_allowed_has_no_findings():
         ({"sglang_server_fence_after_failed": "x"}, "sglang_server_fence is none, so it never runs"),
         ({"sglang_server_fence": "command"}, "so nothing keeps clients away"),
         (
-            {"sglang_server_fence": "tasks", "sglang_server_fence_before_stop": "a", "sglang_server_fence_after_failed": "b"},
+            {
+                "sglang_server_fence": "tasks",
+                "sglang_server_fence_before_stop": "a",
+                "sglang_server_fence_after_failed": "b",
+            },
             "sglang_server_fence_after_proven: expected the hook that lets clients back",
         ),
         # several servers
@@ -298,7 +302,7 @@ LAYERS = ("", "_group", "_host")
         ("api_key", "use sglang_server_api_key"),
         ("admin-api-key", "use sglang_server_admin_api_key"),
         ("--admin_api_key", "use sglang_server_admin_api_key"),
-        ("ssl-keyfile-password", "a key file without a password"),
+        ("ssl-keyfile-password", "end TLS in a proxy"),
         ("ssl_keyfile_password", "in the list of processes"),
     ],
 )
@@ -308,6 +312,15 @@ def test_an_argument_that_shows_or_removes_a_key_is_refused(layer, name, expecte
     assert found[0].startswith(f"sglang_server_arguments{layer} has {name}")
     assert expected in found[0]
     assert "s3cr3t" not in found[0]
+
+
+@pytest.mark.parametrize("name", ["ssl-certfile", "ssl_keyfile"])
+def test_a_server_that_would_speak_https_is_refused_before_its_start(name):
+    (sentence,) = sentences(sglang_server_arguments={name: "/etc/ssl/x.pem"})
+    assert sentence == (
+        "sglang_server_arguments has %s: then the server speaks https only, and what waits for it, loads it and "
+        "verifies it asks over http: remove it there and end TLS in a proxy in front of the server." % name
+    )
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -325,6 +338,7 @@ def test_an_argument_that_shows_or_removes_a_key_is_refused(layer, name, expecte
         ("--admin_api", "short for admin-api-key, and sglang_server_admin_api_key sets that"),
         ("conf", "can take for config: "),
         ("ssl-keyfile-pass", "can take for ssl-keyfile-password: "),
+        ("ssl-cert", "can take for ssl-certfile: "),
     ],
 )
 def test_the_beginning_of_such_an_argument_is_refused_too(layer, name, expected):
@@ -428,7 +442,7 @@ def test_a_secret_in_the_place_of_a_name_is_not_shown():
     assert "s3cr3t" not in "".join(found)
 
 
-@pytest.mark.parametrize("name", ["ssl-keyfile", "config-format", "file-storage-path", "tokenizer-path"])
+@pytest.mark.parametrize("name", ["config-format", "file-storage-path", "tokenizer-path"])
 def test_an_argument_with_a_name_like_these_is_allowed(name):
     assert sentences(sglang_server_arguments={name: "x"}) == []
 

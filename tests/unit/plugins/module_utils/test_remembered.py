@@ -90,6 +90,22 @@ def test_nothing_remembered_is_no_table():
     assert _remembered.lines([], []) == []
 
 
+def test_without_a_plan_nothing_is_said_of_what_counts():
+    death = {"reserve_needed_gib": 5.25, "origin": "host"}
+    assert _remembered.lines([measured(1000, origin="host")], [death]) == [
+        "remembered  figures                    from",
+        "start-up    pool 1,000, fraction 0.93  this host",
+        "death       reserve needed 5.25 GiB    this host",
+    ]
+
+
+def test_what_is_left_is_shown_as_it_was():
+    told = ["remembered  figures", "start-up    pool 1,000", "death       reserve needed 5.25 GiB"]
+    assert _remembered.lines_left(told, [{}], []) == told[:2]
+    assert _remembered.lines_left(told, [], [{}]) == [told[0], told[2]]
+    assert _remembered.lines_left(told, [], []) == _remembered.lines_left([], [], []) == []
+
+
 def test_a_pasted_line_is_yaml_and_holds_no_figure_of_this_host_alone():
     line = _remembered.pasted(measured(origin="host", plan_free_gib=93.2, load_seconds=8.7, graph_gib=None))
     assert yaml.safe_load(line) == {

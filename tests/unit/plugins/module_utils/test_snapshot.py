@@ -111,3 +111,42 @@ PROVEN = {
 )
 def test_a_backup_is_one_line(summary, is_as_now, text):
     assert _snapshot.line(summary, is_as_now) == text
+
+
+def test_what_a_stored_unit_starts_and_is_no_longer_there_is_told(tmp_path):
+    engine, model = tmp_path / "0.5.10" / "bin" / "python", tmp_path / "models" / "4f1a"
+    engine.parent.mkdir(parents=True)
+    model.mkdir(parents=True)
+    engine.touch()
+    unit = tmp_path / "x.service"
+    unit.write_text(
+        f"[Service]\nExecStartPre=/nowhere/helper\nExecStart=-{engine} -m x \\\n  --model-path {model} --port 1\n"
+    )
+    environment = tmp_path / "x.env"
+    environment.write_text("ExecStart=/nowhere/env\n")
+    directory = str(tmp_path / "backup")
+    _snapshot.take(directory, {"name": "x"}, [str(unit), str(environment), str(tmp_path / "absent.service")])
+    manifest = read_json(os.path.join(directory, "manifest.json"))
+    unit.unlink()
+    assert _snapshot.gone(directory, manifest) == []
+    model.rmdir()
+    assert _snapshot.gone(directory, manifest) == [str(model)]
+    engine.unlink()
+    assert _snapshot.gone(directory, manifest) == [str(engine), str(model)]
+
+
+@pytest.mark.parametrize(
+    ("text", "gone"),
+    [
+        ('ExecStart="/nowhere/python" -m x "--model-path" "/nowhere/m"\n', ["/nowhere/m", "/nowhere/python"]),
+        ("ExecStart=/bin/sh -c 'exec x --model=/nowhere/m'\n", ["/nowhere/m"]),
+        ("ExecStart=/bin/sh -c 'exec x --model-path org/name'\n", []),
+        ('ExecStart=/bin/sh "--model-path" "/no where/m"\n', ["/no where/m"]),
+        ("ExecStart=%h/bin/python --model-path /nowhere/%i\n", []),
+    ],
+)
+def test_the_program_and_the_model_of_a_unit_are_read_as_people_write_them(tmp_path, text, gone):
+    (tmp_path / "x.service").write_text(text)
+    directory = str(tmp_path / "backup")
+    _snapshot.take(directory, {"name": "x"}, [str(tmp_path / "x.service")])
+    assert _snapshot.gone(directory, read_json(os.path.join(directory, "manifest.json"))) == gone

@@ -18,7 +18,7 @@ def test_the_order_of_the_phases():
     assert list(phases) == ["probe", "fill", "ladder", "context", "steady", "decode", "wave", "crowd", "image"]
     assert phases["context"].sizes[0] >= _soak.near_context_tokens(2048)
     assert [name for name, phase in phases.items() if phase.must] == ["context", "image"]
-    assert [name for name, phase in phases.items() if phase.kept] == ["context", "wave", "image"]
+    assert [name for name, phase in phases.items() if phase.kept] == ["context", "wave", "crowd", "image"]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_no_request_exceeds_what_the_server_takes(context, pool, profile, served
 @pytest.mark.parametrize(("context", "pool"), [(8192, 80000), (200000, 200000), (262144, 218141)])
 def test_the_fill_leaves_the_pool_nearly_full(context, pool):
     filled = sum(plan(context, pool)["fill"].sizes)
-    assert 0.8 * pool < filled <= 0.95 * pool
+    assert 0.949 * pool < filled <= 0.95 * pool
 
 
 def test_the_fill_is_no_spike_of_its_own():

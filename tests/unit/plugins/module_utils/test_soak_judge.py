@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _soak_judge
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _soak_judge, _soak_seen
 from ansible_collections.gpufleet.sglang.plugins.module_utils._soak import Ask, Limits, Phase
-from ansible_collections.gpufleet.sglang.plugins.module_utils._soak_judge import Growth, Outcome, Samples
+from ansible_collections.gpufleet.sglang.plugins.module_utils._soak_judge import Outcome
+from ansible_collections.gpufleet.sglang.plugins.module_utils._soak_seen import Growth, Samples
 
 LIMITS = Limits(seconds=20.0, requests=64, answer_tokens=16, concurrency=4)
 
@@ -44,6 +45,14 @@ def test_summary_of_nothing():
     assert (summary["requests"], summary["near_answered"], summary["prefill_tokens_per_second"]) == (0, False, None)
 
 
+def test_how_full_the_cache_was_before_the_long_prompt():
+    # Only the probe was sent before it.
+    assert _soak_judge.filled_share(OUTCOMES, 1000) == 0.25
+    assert _soak_judge.filled_share(OUTCOMES, 1000, 5) == 0.05
+    assert _soak_judge.filled_share(OUTCOMES, None) is None
+    assert _soak_judge.filled_share([answered(0, "fill", 900, 0.0, 1.0, 1.0)], 100, 4) == 1.0
+
+
 def samples(**least):
     found = Samples()
     for board, gib in least.items():
@@ -58,6 +67,12 @@ def test_the_least_of_each_board_and_when():
     assert found.least_free_gib == {"0": 5.0, "1": 4.0}
     assert found.tightest() == ("1", 4.0, 2.0)
     assert Samples().tightest() is None
+
+
+def gappy(seconds):
+    found = samples(b0=5.0)
+    found.add(3.0 + seconds, {})
+    return found
 
 
 def judge(outcomes=None, found=None, failure=None, bound=None, floor=None, error=None, near=1844, pool=80000, **more):
@@ -86,6 +101,21 @@ def judge(outcomes=None, found=None, failure=None, bound=None, floor=None, error
             None,
             "the bounds of the load left no room for all of: fill",
         ),
+        (
+            {"bound": "requests", "phases": [Phase("context", (2000,) * 2, 1, 4, must=True, kept=True)]},
+            "failed",
+            "no_evidence",
+            "Not all requests of context were answered: the bound of 64 requests was reached first.",
+        ),
+        (
+            {"phases": [Phase("fill", (60,) * 9, 1, 4)], "filled": 0.263},
+            "proven",
+            None,
+            "left no room for all of: fill, so the cache was filled to 26% only.",
+        ),
+        ({"watch_error": "No space left"}, "failed", "no_evidence", "could not be watched under load"),
+        ({"found": gappy(9.0), "floor": 1.0}, "proven", None, ""),
+        ({"found": gappy(11.0), "floor": 1.0}, "failed", "no_evidence", "could not be sampled for 11 s"),
         ({"growth": Growth("3", 1.5, 400)}, "unsafe", None, "Board 3 loses 1.50 MiB with each request"),
         ({"growth": Growth("3", 1.5, 1000)}, "proven", None, ""),
         ({"unreached": [1, 2]}, "failed", "no_evidence", "DP rank 1, 2 got no request"),
@@ -176,13 +206,13 @@ def marks(*free, step=8):
 def test_what_each_request_keeps_is_slow_growth():
     # A MiB for each of 48 requests; 512 MiB were the least.
     free = [4.0 - place * 8 / 1024 for place in range(7)]
-    growth = _soak_judge.growth_of(marks(*free), samples(b0=0.5, b1=8.0))
+    growth = _soak_seen.growth_of(marks(*free), samples(b0=0.5, b1=8.0))
     assert (growth.board, growth.mib_per_request, growth.lasts_requests) == ("0", 1.0, 512)
 
 
 def test_dp_ranks_share_the_requests():
     free = [4.0 - place * 8 / 1024 for place in range(7)]
-    assert _soak_judge.growth_of(marks(*free, step=16), samples(b0=0.5), ranks=2).mib_per_request == 1.0
+    assert _soak_seen.growth_of(marks(*free, step=16), samples(b0=0.5), ranks=2).mib_per_request == 1.0
 
 
 @pytest.mark.parametrize(
@@ -200,4 +230,4 @@ def test_dp_ranks_share_the_requests():
     ],
 )
 def test_what_is_no_growth(free):
-    assert _soak_judge.growth_of(marks(*free), samples(b0=0.5)) is None
+    assert _soak_seen.growth_of(marks(*free), samples(b0=0.5)) is None

@@ -68,7 +68,28 @@ class Library:
 
 @pytest.mark.parametrize(("boards", "free"), [([], {"0": 2.0, "1": 3.0}), ([1], {"1": 3.0})])
 def test_nvml(boards, free):
-    assert _soak_memory.NvmlSampler(Library(), boards)() == free
+    assert _soak_memory.NvmlSampler(Library(), boards, dict)() == free
+
+
+def test_a_board_that_is_lost_ends_no_sampling():
+    library = Library()
+    sample = _soak_memory.NvmlSampler(library, [], lambda: {"0": 1.0})
+    library.free = []
+    assert sample() == {"0": 1.0}
+
+
+def test_a_loop_that_hangs_is_not_believed(tmp_path):
+    now = [0.0]
+    hangs = program(tmp_path, 'echo "0, 2048"\nexec sleep 60\n')
+    loop = _soak_memory.SmiLoop(hangs, [0], lambda: {"0": 99.0}, clock=lambda: now[0])
+    try:
+        assert until(lambda: loop._last.get("0") == 2.0)
+        now[0] = 1.9
+        assert loop() == {"0": 2.0}
+        now[0] = 2.1
+        assert loop() == {"0": 99.0}
+    finally:
+        loop.close()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (  # noqa: 
     _soak_job,
     _soak_judge,
     _soak_run,
+    _soak_seen,
 )
 
 ADDRESS_OPTIONS = {
@@ -151,8 +152,8 @@ def test_a_good_server_is_proven(engine):
     names = [phase["name"] for phase in result["phases"]]
     assert names == ["probe", "fill", "ladder", "context", "decode", "wave", "crowd"]
     assert all(phase["requests"] == phase["planned"] for phase in result["phases"])
-    # Seven prompts of an eighth of the pool fill it.
-    assert result["phases"][1]["requests"] == 7
+    # Seven prompts of an eighth of the pool fill it, and one of what is left.
+    assert (result["phases"][1]["requests"], result["filled_share"], result["clients"]) == (8, 1.0, None)
     assert result["dp_ranks"] == [0]
     assert set(made.keys) == {"Bearer k"}
 
@@ -171,10 +172,21 @@ def test_without_a_vocabulary_the_length_is_measured(engine):
 
 
 def test_a_short_bound_still_proves_the_context(engine):
-    # The near-context prompt takes two seconds; the whole plan would take far longer than the bound.
+    # What has to be proven takes three seconds, and the fill four.
+    result = soak(engine(seconds_per_token=0.002), seconds=6.0)
+    assert (result["verdict"], result["bound"]) == ("proven", None)
+    assert "so the cache was filled to" in result["reason"]
+    assert "left no room for all of: fill" in result["reason"]
+    assert result["filled_share"] < 0.5
+
+
+def test_what_is_not_sent_is_not_proven(engine):
+    # The near-context prompt takes two seconds, and as many users as are promised another two.
     result = soak(engine(seconds_per_token=0.004), seconds=3.2)
-    assert (result["verdict"], result["bound"]) == ("proven", "seconds")
-    assert result["seconds"] < 4.0
+    assert (result["verdict"], result["failure"]["kind"], result["bound"]) == ("failed", "no_evidence", "seconds")
+    assert result["reason"] == (
+        "Not all requests of wave, crowd were answered: the bound of 3.2 seconds was reached first."
+    )
 
 
 def test_a_bound_that_is_surely_too_short_says_so_at_once(engine):
@@ -185,10 +197,10 @@ def test_a_bound_that_is_surely_too_short_says_so_at_once(engine):
     assert time.monotonic() - began < 5.0
 
 
-def test_the_only_request_is_the_one_that_proves(engine):
+def test_the_bound_in_requests(engine):
     result = soak(engine(), requests=1)
-    assert (result["verdict"], result["bound"], result["requests"]) == ("proven", "requests", 1)
-    assert "left no room for all of: probe, fill, ladder, decode, wave, crowd" in result["reason"]
+    assert (result["verdict"], result["bound"], result["phases"][3]["answered"]) == ("failed", "requests", 1)
+    assert "wave, crowd were answered: the bound of 1 requests was reached first" in result["reason"]
 
 
 def test_a_context_that_the_server_refuses(engine):
@@ -221,6 +233,7 @@ def dying_watch(engine, failure, after=0.3):
         return None
 
     watch.not_running = lambda: None
+    watch.main_pid = None
     watch.retractions_or_none = 2
     watch.dp_ranks_or_none = set()
     return watch
@@ -425,7 +438,7 @@ def test_the_long_prompt_meets_a_batch_that_decodes():
 def test_slow_growth_is_measured():
     loop = Loop(keeps=1.0)
     made = loop.run((_soak.Phase("steady", (9,) * 48, 1, 1),))
-    growth = _soak_judge.growth_of(made.marks, made.samples)
+    growth = _soak_seen.growth_of(made.marks, made.samples)
     assert growth.mib_per_request == pytest.approx(1.0)
     assert made.marks[0] == (0, {"0": 4.0})
 

@@ -262,3 +262,70 @@ def test_a_masked_unit_is_refused_with_the_command(state):
     assert step["action"] == "refuse"
     assert "systemctl unmask sglang-main.service" in step["reason"]
     assert next_step(server=running(unit={"unit_file_state": "enabled"}))["action"] == "keep"
+
+
+# --- after an attempt: what is moved, and when nothing that is moved can help
+
+
+def tried(verdict="unsafe", pool_tokens=200000, environment=None, **changed):
+    """An attempt with the values of PLAN, some of its arguments and variables changed; None takes one away."""
+    arguments = {name: value for name, value in dict(PLAN["arguments"], **changed).items() if value is not None}
+    other = dict(PLAN, arguments=arguments, environment=environment or PLAN["environment"])
+    values = _step.values_of_plan(dict(other, cap_tokens=arguments.get("max-total-tokens")), "0.5.23")
+    return attempt(verdict, values=values, config_hash=values["config_hash"], startup={"pool_tokens": pool_tokens})
+
+
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        ({"mem-fraction-static": 0.94, "max-total-tokens": None}, "Next: fraction 0.93, cap 200000."),
+        (
+            {"mem-fraction-static": 0.94, "chunked-prefill-size": 8192},
+            "Next: fraction 0.93, prefill chunk left to the engine.",
+        ),
+        ({"cuda-graph-max-bs": 256}, "Next: decode graph batch left to the engine."),
+        ({"environment": {"NCCL_DEBUG": "WARN"}}, "Next: allocator expandable_segments:True."),
+    ],
+)
+def test_the_reason_names_what_is_moved(last, told):
+    step = next_step(server={}, attempts=[tried(**last)])
+    assert (step["action"], step["reason"]) == ("try", "Because. " + told)
+
+
+def test_no_argument_that_may_be_a_secret_is_told():
+    """The values of an attempt are masked, those of a plan are not: they differ, and only levers are named."""
+    plan = dict(PLAN, arguments=dict(PLAN["arguments"], **{"api-key": "hush"}))
+    last = tried("short", 199000, **{"mem-fraction-static": 0.92, "api-key": "*"})
+    step = next_step(plan, server={}, attempts=[last])
+    assert step["reason"] == "Because. Next: fraction 0.93."
+
+
+@pytest.mark.parametrize(
+    ("last", "action"),
+    [
+        (tried(**{"mem-fraction-static": 0.94}), "back"),
+        (tried(pool_tokens=199000, **{"mem-fraction-static": 0.94}), "try"),  # it grows with the fraction
+        (tried("short", **{"mem-fraction-static": 0.94}), "try"),  # pools differ between two starts
+        (tried(**{"mem-fraction-static": 0.94, "max-total-tokens": 210000}), "try"),  # another cap
+        (tried(**{"mem-fraction-static": 0.94, "chunked-prefill-size": 8192}), "try"),  # not the fraction alone
+    ],
+)
+def test_another_fraction_alone_cannot_help_where_the_cap_held_the_pool(last, action):
+    step = next_step(server={}, attempts=[last])
+    assert step["action"] == action
+    assert ("The cap held the pool at 200,000 tokens already" in step["reason"]) == (action == "back")
+
+
+def test_what_only_a_start_can_tell_is_tried_again_from_what_was_measured():
+    open_plan = dict(PLAN, feasible=False, is_open=True)
+    assert next_step(open_plan, server={}, attempts=[attempt("short")])["action"] == "try"
+    assert next_step(dict(open_plan, is_open=False), server={}, attempts=[attempt("short")])["action"] == "back"
+
+
+def test_what_is_declared_is_not_moved_and_the_way_back_says_what_works():
+    plan = dict(PLAN, feasible=False, works={"mem_fraction_static": 0.942, "chunked_prefill_size": 4096})
+    step = next_step(plan, server={}, attempts=[attempt("short")])
+    assert step["action"] == "back"
+    assert step["reason"].endswith(
+        "what works is sglang_server_mem_fraction_static: 0.942, sglang_server_chunked_prefill_size: 4096."
+    )

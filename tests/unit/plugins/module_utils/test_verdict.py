@@ -165,3 +165,10 @@ def test_foreign_processes_and_disagreements_are_said_once_each():
 )
 def test_several_dp_ranks_are_said_with_their_total(pools, tightest, words):
     assert _verdict.of_ranks(pools, tightest) == words
+
+
+def test_what_was_free_before_a_death_teaches_nothing_of_the_load():
+    ready = {"startup": {"pool_tokens": 1000, "headroom_gib": 3.0}}
+    soak = {"least_free_gib": {"0": 2.5, "1": 2.0}}
+    assert _verdict.measurement(ready, soak, {}, {})["least_free_gib"] == 2.0
+    assert _verdict.measurement(ready, dict(soak, failure=OOM), {}, {})["least_free_gib"] is None

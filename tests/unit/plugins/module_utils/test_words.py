@@ -316,6 +316,10 @@ def test_instance_settings_lay_the_instance_over_the_role():
     assert _words.instance_settings({"name": "main", "port": 1}, {"port": 2}) == {"name": "main", "port": 2}
 
 
+def test_several_instances_have_settings_of_their_own():
+    assert _words.instance_settings({"port": 1}, [{}, {"port": 2}]) == [{"port": 1}, {"port": 2}]
+
+
 def test_an_unknown_setting_is_named_with_the_nearest():
     with pytest.raises(ValueError, match="'prot'; did you mean 'port'"):
         _words.instance_settings({"name": "main", "port": 1}, {"prot": 2})

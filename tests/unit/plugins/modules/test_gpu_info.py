@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _gpu_host
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _gpu_host, _gpu_pci
 from ansible_collections.gpufleet.sglang.plugins.modules import gpu_info
 from ansible_collections.gpufleet.sglang.tests.unit.plugins.run_module import run_module
 
@@ -31,7 +31,8 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(_gpu_host, "PAUSE_SECONDS", 0)
     monkeypatch.setattr(_gpu_host, "read_text", lambda path: files.get(path, ""))
     monkeypatch.setattr(_gpu_host, "_machine_memory", lambda: (files["/proc/meminfo"], 1))
-    monkeypatch.setattr(_gpu_host, "_pci_devices", list)
+    monkeypatch.setattr(_gpu_host, "pci_boards", list)
+    monkeypatch.setattr(_gpu_host, "held_addresses", list)
     monkeypatch.setattr(_gpu_host, "find_command", lambda module, name: name if "/" in name else None)
 
     def call(**params):
@@ -70,7 +71,8 @@ def test_the_driver_is_that_of_the_loaded_module(host):
 
 
 def test_else_the_tool_is_asked_for_the_driver(host):
-    script = f'case "$*" in *driver_version*) echo 580.95.05; echo 580.95.05; exit 0;; esac; {answer("c16")}'
+    rows = "echo 0, 00000000:17:00.0, Default, 580.95.05; echo 1, 00000000:65:00.0, Default, 580.95.05; exit 0"
+    script = f'case "$*" in *driver_version*) {rows};; esac; {answer("c16")}'
     assert host(nvidia_smi=host.play(script))["driver_version"] == "580.95.05"
     assert host(nvidia_smi=host.play(answer("c16")))["driver_version"] is None
 
@@ -120,7 +122,7 @@ def test_a_driver_that_is_late_is_asked_again(host, tmp_path):
     # The failed one, the boards, their processes, the driver, and how the two are connected.
     assert [line.split()[0] for line in host.calls()[2:]] == [
         "--query-compute-apps=gpu_uuid,pid,process_name,used_memory",
-        "--query-gpu=driver_version",
+        "--query-gpu=index,pci.bus_id,compute_mode,driver_version",
         "topo",
         "topo",
     ]
@@ -144,7 +146,7 @@ def test_a_hanging_tool_is_ended(host):
 def test_a_field_that_an_old_driver_does_not_know(host):
     row = "0, GPU-1, NVIDIA K80, 11441, 0, 11441"
     said = 'Field "compute_cap" is not a valid field to query.'
-    script = f"""case "$*" in *compute_cap*) echo '{said}'; exit 2;; esac; echo '{row}'"""
+    script = f"""case "$*" in *compute_cap*) echo '{said}'; exit 2;; esac; echo '{row}, [N/A]'"""
     result = host(nvidia_smi=host.play(script))
     assert result["gpus"][0]["memory_total_mib"] == 11441
     assert result["gpus"][0]["compute_capability"] is None
@@ -208,7 +210,8 @@ def test_a_tool_that_must_be_there(host, monkeypatch, params):
 
 
 def test_boards_without_tools_are_a_warning(host, monkeypatch):
-    monkeypatch.setattr(_gpu_host, "_pci_devices", lambda: [("0x10de", "0x030200")])
+    boards = [_gpu_pci.PciBoard("0000:17:00.0", None)]
+    monkeypatch.setattr(_gpu_host, "pci_boards", lambda: boards)
     assert host()["device"] == "cpu"
 
 

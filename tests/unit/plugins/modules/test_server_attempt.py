@@ -59,7 +59,12 @@ def test_a_load_on_what_runs_is_remembered(instance_host):
     clients = [{"address": "10.0.0.9", "connections": 1}]
     loaded = instance_host(server_attempt, state="loaded", run_id="two", ready=ready, soak=soak, clients=clients)
     assert (loaded["attempt"]["verdict"], loaded["attempt"]["soak"]["shared"]) == ("proven", True)
+    assert loaded["soaked"] == {"before": False, "now": True}
     assert instance_host(server_info)["proof"]["soaked"] is True
+    refused = {"verdict": "failed", "reason": "Refused.", "failure": {"kind": "unknown", "fatal": False}}
+    for what, counts in ((refused, True), ({}, True), ({"verdict": "unsafe", "reason": "Under the floor."}, False)):
+        loaded = instance_host(server_attempt, state="loaded", run_id="two", ready=ready, soak=what)
+        assert loaded["soaked"] == {"before": True, "now": counts}
 
 
 def test_what_is_not_remembered_cannot_be_loaded(instance_host):

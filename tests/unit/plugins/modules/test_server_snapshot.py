@@ -65,3 +65,42 @@ def test_a_run_that_goes_on_with_an_open_change_makes_it_its_own(instance_host):
     assert instance_host(server_snapshot, run_id="later")["changed"] is False
     found = instance_host(server_info)["open_change"]
     assert (found["run_id"], found["backup"]) == ("later", backup)
+
+
+def away_of(instance_host):
+    return instance_host(server_info)["clients_away"]
+
+
+def test_clients_that_a_run_which_died_sent_away_are_the_next_ones_to_let_back(instance_host):
+    assert away_of(instance_host) is None
+    instance_host(server_snapshot, run_id="dead", state="away", busy_seconds=600)
+    since = away_of(instance_host)["at"]
+    assert instance_host(server_info)["lease"]["expires_at"] > since + 600
+    instance_host(server_snapshot, run_id="dead", state="released")
+    assert away_of(instance_host)["run_id"] == "dead"
+    looked = instance_host(server_snapshot, run_id="look", state="leased", _ansible_check_mode=True)
+    assert (looked["clients_away"], away_of(instance_host)["run_id"]) == (True, "dead")
+    assert instance_host(server_snapshot, run_id="next", state="leased")["clients_away"] is True
+    assert away_of(instance_host) == {"run_id": "next", "at": since}
+    # The first one was not dead, only slow: those of the second stay away.
+    instance_host(server_snapshot, run_id="dead", state="back")
+    assert away_of(instance_host)["run_id"] == "next"
+    instance_host(server_snapshot, run_id="next", state="back")
+    assert away_of(instance_host) is None
+    instance_host(server_snapshot, run_id="next", state="released")
+    assert instance_host(server_snapshot, run_id="last", state="leased")["clients_away"] is False
+
+
+def test_who_does_not_hold_the_instance_sends_nobody_away(instance_host):
+    instance_host(server_snapshot, run_id="one", state="leased")
+    found = instance_host(server_snapshot, run_id="two", state="away")
+    assert "leased by" in found["msg"]
+    assert away_of(instance_host) is None
+
+
+def test_check_mode_sends_nobody_away(instance_host):
+    instance_host(server_snapshot, run_id="run", state="away", _ansible_check_mode=True)
+    assert away_of(instance_host) is None
+    instance_host(server_snapshot, run_id="run", state="away")
+    instance_host(server_snapshot, run_id="run", state="back", _ansible_check_mode=True)
+    assert away_of(instance_host)["run_id"] == "run"

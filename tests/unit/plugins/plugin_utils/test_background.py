@@ -31,6 +31,7 @@ class Action(_background.BackgroundAction):
     def __init__(self, expected, notes=(), states=()):
         self._task = SimpleNamespace(args={"path": "/opt/e/"}, check_mode=False, async_val=0)
         self.expected, self.notes, self.states = expected, list(notes), list(states)
+        self.boots = ["b1"]
         self.calls = []
 
     def call(self, task_vars, wrap_async=False, **more):
@@ -41,6 +42,9 @@ class Action(_background.BackgroundAction):
         if self.notes and isinstance(self.notes[0], Exception):
             raise self.notes.pop(0)
         return self.notes.pop(0) if self.notes else None
+
+    def boot_id(self):
+        return self.boots.pop(0) if len(self.boots) > 1 else self.boots[0]
 
     def status(self, job, mode, task_vars):
         self.calls.append(mode)
@@ -66,12 +70,13 @@ def test_when_there_is_nothing_to_do_nothing_runs_in_the_background(answer, line
 
 def test_notes_are_printed_and_the_result_is_the_jobs(lines):
     notes = [("create", ""), ("download", "torch"), ("download", "numpy"), None, ("install", "3 packages")]
-    action = Action({"changed": True, "actions": ["install x"]}, notes, [{"finished": False}, DONE])
+    states = [{"finished": False}, {"finished": False}, DONE]
+    action = Action({"changed": True, "actions": ["install x"]}, notes, states)
     assert action.work({"inventory_hostname": "gpu-a"}) == {"changed": True, "path": "/opt/e"}
     assert lines[0] == "gpu-a | to do | - | install x"
     assert [one.split(" | ")[1] for one in lines[1:]] == ["create", "download", "install"]
     assert action.calls[1] == (False, True, _background.LIMIT_SECONDS, {"progress_file": "/opt/.e.progress"})
-    assert action.calls[2:] == ["status", "status", "cleanup"]
+    assert action.calls[2:] == ["status", "status", "status", "cleanup"]
     assert action._task.async_val == 0
 
 
@@ -93,6 +98,37 @@ def test_a_lost_connection_is_waited_for(lines, monkeypatch):
     assert Action({"changed": True}, [lost, lost, None], [DONE]).work({})["changed"] is True
     with pytest.raises(AnsibleConnectionFailure):
         Action({"changed": True}, [lost] * 20, [DONE]).work({})
+
+
+def test_a_note_that_a_killed_job_left_does_not_hide_its_end(lines):
+    killed = {"finished": True, "failed": True, "msg": "killed", "ansible_job_id": "j1"}
+    action = Action({"changed": True}, [("fill", "1 %")] * 100, [killed])
+    assert action.work({}) == {"failed": True, "msg": "killed"}
+    assert len(action.notes) == 95
+
+
+def test_a_host_that_restarted_ends_the_wait(lines):
+    action = Action({"changed": True}, [], [{"finished": False}] * 100)
+    action.boots = ["b1", "b1", "b2"]
+    result = action.work({})
+    assert result["failed"]
+    assert "gpufleet.sglang.engine_venv to end, found that the host has restarted" in result["msg"]
+
+
+def test_a_job_of_which_nothing_can_be_told_ends_the_wait(lines, monkeypatch):
+    now = [0.0]
+
+    def clock():
+        now[0] += 10.0
+        return now[0]
+
+    monkeypatch.setattr(_background.time, "monotonic", clock)
+    full = {"failed": True, "msg": "No space left on device."}
+    result = Action({"changed": True}, [], [full] * 100).work({})
+    assert result["failed"]
+    assert "only: No space left on device; look at the disk" in result["msg"]
+    # For a moment it is no reason.
+    assert Action({"changed": True}, [], [full, full, DONE]).work({})["changed"] is True
 
 
 def test_the_same_phase_is_printed_every_ten_seconds():
