@@ -15,7 +15,8 @@ import platform
 import re
 import time
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_packages, _driver_state
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_kernel, _driver_packages
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_state
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_failures import failure_of, kernel_module_version
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_host import find_command, read_text
@@ -179,6 +180,18 @@ def smi_of(module, command, needs_fabric):
     return {"rc": rc, "boards": boards if rc == 0 else [], "text": text, "sentence": known[1] if known else None}
 
 
+def _next_kernel(module, kernel):
+    """Return release, headers, module of the kernel that boots next; None when it is ``kernel``, or not this host's."""
+    release = None if module.params["kernel"] else _driver_kernel.next_release(lambda argv: run(module, argv))
+    if release in (None, kernel):
+        return None
+    return {
+        "release": release,
+        "headers": _driver_kernel.has_headers(release),
+        "module": _driver_kernel.has_module(release),
+    }
+
+
 def read_host(module):
     """Return the result of driver_info. Raises DriverError (one sentence)."""
     params = module.params
@@ -200,7 +213,8 @@ def read_host(module):
     result = {
         "os": system,
         "kernel": kernel,
-        "headers": os.path.exists(f"/lib/modules/{kernel}/build"),
+        "headers": _driver_kernel.has_headers(kernel),
+        "next_kernel": _next_kernel(module, kernel),
         "boards": boards,
         "nvswitches": switches,
         "needs_fabric": needs_fabric,

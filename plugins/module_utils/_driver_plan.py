@@ -27,10 +27,11 @@ def _empty(action, reason):
         "query": [],
         "own_version": [],
         "changes": [],
-        "changes_driver": False,
+        "changes_driver": False,  # and not only what may come beside a driver that is in use
         "reboot": False,  # whether one is due once the changes are done
         "fabric_manager": False,
         "nvlsm": False,
+        "notices": [],  # what will bite later
         "lines": [],
     }
 
@@ -112,16 +113,26 @@ def _hold_package(info, wanted):
 
 
 def _headers(info, wanted):
-    """Return (name of the package with the kernel's headers or None, why they are missing or None)."""
-    if info["headers"] or wanted["kernel_build"] == "prebuilt" or not wanted["kernel_modules"]:
-        return None, None
-    name = _HEADERS[info["os"]["distribution"]].format(info["kernel"])
-    if info["available"] is None or info["available"].get(name):
-        return name, None
-    return None, (
-        f"Expected the headers of the running kernel {info['kernel']}, found neither them nor a package {name}: boot a"
-        " kernel whose headers the distribution still has, then run again."
-    )
+    """Return (packages with the headers of the kernels that the modules are built for, why some are missing)."""
+    names, missing = [], []
+    if wanted["kernel_build"] == "prebuilt" or not wanted["kernel_modules"]:
+        return names, missing
+    later = info["next_kernel"] or {"release": None, "headers": True}
+    for release, there, which, way_out in (
+        (info["kernel"], info["headers"], "the running kernel {0}", "boot a kernel whose headers the distribution has"),
+        (later["release"], later["headers"], "the kernel {0}, which boots next", "remove it, or boot it"),
+    ):
+        if there:
+            continue
+        name = _HEADERS[info["os"]["distribution"]].format(release)
+        if info["available"] is None or info["available"].get(name):
+            names.append(name)
+        else:
+            missing.append(
+                f"Expected the headers of {which.format(release)}, found neither them nor a package {name}: {way_out},"
+                " then run again."
+            )
+    return names, missing
 
 
 def plan(info, wanted):
@@ -148,8 +159,8 @@ def _installation(info, wanted):
     layout, branch, exact, flavour, names, fabric = _parts_wanted(info, wanted)
     installed = _driver_packages.parts(info["packages"])
     headers, missing = _headers(info, wanted)
-    refusals = [one for one in (_runfile(info), _secure_boot(info, wanted), missing) if one]
-    others = [*wanted["extra_packages"], *_hold_package(info, wanted), *([headers] if headers else [])]
+    refusals = [one for one in (_runfile(info), _secure_boot(info, wanted), *missing) if one]
+    others = [*wanted["extra_packages"], *_hold_package(info, wanted), *headers]
     result = _empty("ask", "")
     result.update(
         kernel_module=flavour,
@@ -164,7 +175,7 @@ def _installation(info, wanted):
     if settled and not gone and all(name in info["packages"] for name in others):
         # Nobody is asked which versions there are: a rerun moves nothing, also when this one has left the repository.
         target = dict(settled, **dict.fromkeys(others))
-        return dict(result, action="install", version=current, target=target)
+        return dict(result, action="install", version=current, target=target, notices=missing)
     if refusals:
         return dict(result, action="refuse", reason=refusals[0], refusals=refusals)
     if info["available"] is None:
@@ -234,13 +245,15 @@ def _finished(result, info, wanted):
     ]
     changes += [{"name": name, "from": before[name], "to": None} for name in result["remove"] if name in before]
     there = bool(_driver_packages.parts(before)) or bool(info["loaded"])
-    guarded = _in_use(info, wanted) if changes and there else None
+    # Headers and what else comes in any version touch no driver that is in use.
+    moves = any(one["from"] or one["to"] for one in changes)
+    guarded = _in_use(info, wanted) if moves and there else None
     loaded = info["loaded"]
-    result["reboot"] = bool(changes) and bool((loaded and loaded != result["version"]) or info["rivals"])
+    result["reboot"] = moves and bool((loaded and loaded != result["version"]) or info["rivals"])
     result.update(
         packages=[{"name": name, "version": version} for name, version in sorted(target.items())],
         changes=changes,
-        changes_driver=bool(changes),
+        changes_driver=moves,
         lines=_lines(result, info, changes, wanted),
     )
     if guarded:
@@ -262,4 +275,4 @@ def _lines(result, info, changes, wanted):
         lines.append("hold: " + ("every part" if wanted["hold"] else "nothing"))
     otherwise = "not needed" if info["loaded"] else "if the module does not load"
     lines.append("reboot: " + ("due afterwards" if result["reboot"] else otherwise))
-    return lines
+    return lines + result["notices"]

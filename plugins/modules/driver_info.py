@@ -74,6 +74,11 @@ boards:
   returned: success
   type: list
   elements: dict
+next_kernel:
+  description: The kernel that boots next, RV(ignore:release), RV(ignore:headers), RV(ignore:module); null when it is the one that
+    runs, when nobody can tell, or with O(kernel).
+  returned: success
+  type: dict
 loaded:
   description: Version of the driver that the kernel runs, null when none is loaded.
   returned: success

@@ -21,6 +21,7 @@ import subprocess
 VERSIONS = ("570.195.03", "580.95.05", "580.105.08")
 PLUGINS = "/usr/lib/python3/dist-packages/dnf-plugins"  # where Debian's dnf looks
 KERNEL = platform.release()
+LATER_KERNEL = "99.0.0-1-amd64"
 SMI = '#!/bin/sh\nexec python3 /opt/fakegpu/fakegpu.py smi "$@"\n'
 UNIT = """[Unit]
 Description={0}
@@ -77,10 +78,10 @@ def packages_of(version, rpm):
 
 def beside(rpm):
     """Return (name, version, files) of packages that are no part of a driver, or have a version of their own."""
-    headers = ("kernel-devel-" if rpm else "linux-headers-") + KERNEL
+    headers = "kernel-devel-" if rpm else "linux-headers-"
     found = [
         ("nvlsm", "2025.06.11-1", {"/usr/share/fakegpu/nvlsm": "2025.06.11\n"}),
-        (headers, "1.0-1", {f"/lib/modules/{KERNEL}/build/Makefile": "#\n"}),
+        *((headers + one, "1.0-1", {f"/lib/modules/{one}/build/Makefile": "#\n"}) for one in (KERNEL, LATER_KERNEL)),
         ("nvidia-container-toolkit", "1.18.1-1", {"/usr/share/fakegpu/toolkit": "1.18.1\n"}),
     ]
     if rpm:

@@ -38,6 +38,7 @@ def host(**changes):
         "os": {"distribution": "debian", "major": "12", "architecture": "x86_64"},
         "kernel": "6.1.0-40-amd64",
         "headers": True,
+        "next_kernel": None,
         "boards": [HOPPER],
         "needs_fabric": False,
         "needs_nvlsm": False,
@@ -227,6 +228,38 @@ def test_headers():
     assert {"name": "linux-headers-6.1.0-40-amd64", "version": None} in plan(there)["packages"]
     assert "headers of the running kernel 6.1.0-40-amd64" in refusal(host(headers=False))
     assert plan(host(headers=False), kernel_modules=False)["action"] == "install"
+
+
+NEXT = "linux-headers-6.1.0-41-amd64"
+
+
+def after_a_kernel_update(headers, there=True):
+    """The driver of the role serves, and another kernel boots next."""
+    info = installed(next_kernel={"release": "6.1.0-41-amd64", "headers": headers, "module": headers})
+    info["available"] = {**info["available"], NEXT: ["6.1.158-1"] if there else []}
+    return info
+
+
+def test_the_kernel_that_boots_next_gets_its_headers_beside_a_server():
+    info = dict(after_a_kernel_update(headers=False), servers=["sglang-main.service"])
+    result = plan(info, version="580.95.05")
+    assert result["changes"] == [{"name": NEXT, "from": None, "to": None}]
+    assert (result["action"], result["changes_driver"], result["reboot"]) == ("install", False, False)
+    assert f"  {NEXT} - -> newest" in result["lines"]
+
+
+def test_a_kernel_that_has_its_headers_changes_nothing():
+    assert plan(after_a_kernel_update(headers=True), version="580.95.05")["action"] == "keep"
+
+
+def test_a_kernel_that_boots_next_without_headers_anywhere_is_refused_before_a_change_and_told_without_one():
+    info = after_a_kernel_update(headers=False, there=False)
+    sentence = "the kernel 6.1.0-41-amd64, which boots next"
+    assert sentence in refusal(info, version="580.105.08")
+    serves = plan(info, version="580.95.05")
+    assert serves["action"] == "keep"
+    assert sentence in serves["lines"][-1]
+    assert plan(info, version="580.95.05", kernel_modules=False)["notices"] == []
 
 
 def test_in_use():

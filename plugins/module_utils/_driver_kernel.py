@@ -1,0 +1,55 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: NVIDIA drivers. Kernels of a host: which one boots next, and what it has. Changes nothing.
+
+A kernel that was updated while the host ran is met at the next boot: without headers nothing was built for it, and the
+host comes back without a driver.
+
+Private to the gpufleet.sglang collection; may change at any time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+MODULES = "/lib/modules"
+BOOT = "/boot"
+_IMAGE = re.compile(r"^(?:.*/)?vmlinuz-(\d\S*)$")
+# Debian gives its own module another name (nvidia-current, nvidia-tesla-535). nvidiafb and nvidia-cspmu are other drivers.
+_MODULE = re.compile(r"^nvidia(?:-current|-tesla)?(?:-\d+)*\.ko(?:\.(?:gz|xz|zst))?$")
+
+
+def release_of(path):
+    """Return the release of the kernel in the path of its image, None for a rescue image and for anything else."""
+    match = _IMAGE.match(path.strip())
+    return match.group(1) if match and "rescue" not in path else None
+
+
+def newest(paths):
+    """Return the newest release of images, which GRUB boots unless it was told otherwise; None without any."""
+    found = [release for release in map(release_of, paths) if release]
+    return max(found, key=lambda one: [int(part) for part in re.findall(r"\d+", one)], default=None)
+
+
+def next_release(run, boot=BOOT):
+    """Return the release of the kernel that boots next, None where nobody can tell.
+
+    ``run``: takes a command, returns (rc, stdout, stderr). The RHEL family has grubby to ask.
+    """
+    rc, out, _err = run(["grubby", "--default-kernel"])
+    asked = release_of(out) if rc == 0 else None
+    return asked or (newest(sorted(os.listdir(boot))) if os.path.isdir(boot) else None)
+
+
+def has_headers(release, root=MODULES):
+    return os.path.exists(os.path.join(root, release, "build"))
+
+
+def has_module(release, root=MODULES):
+    """Return whether a module of NVIDIA's driver is there for a kernel, wherever its package or DKMS put it."""
+    for _folder, _folders, names in os.walk(os.path.join(root, release)):
+        if any(_MODULE.match(name) for name in names):
+            return True
+    return False
