@@ -15,8 +15,12 @@ import platform
 import re
 import time
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_kernel, _driver_packages
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_state
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _driver,
+    _driver_kernel,
+    _driver_packages,
+    _driver_state,
+)
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_failures import failure_of, kernel_module_version
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_host import find_command, read_text

@@ -17,7 +17,7 @@ import re
 MODULES = "/lib/modules"
 BOOT = "/boot"
 _IMAGE = re.compile(r"^(?:.*/)?vmlinuz-(\d\S*)$")
-# Debian gives its own module another name (nvidia-current, nvidia-tesla-535). nvidiafb and nvidia-cspmu are other drivers.
+# Debian gives its own module another name (nvidia-current, nvidia-tesla-535); nvidiafb and nvidia-cspmu are others.
 _MODULE = re.compile(r"^nvidia(?:-current|-tesla)?(?:-\d+)*\.ko(?:\.(?:gz|xz|zst))?$")
 
 

@@ -120,16 +120,21 @@ class Repository:
 
 
 BASE_URL = "https://developer.download.nvidia.com/compute/cuda/repos"
-_OLD_KEY = ("3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC")
+# NVIDIA/cuda-repo-management, SIGNATURES.md, has the whole fingerprints of these two; the driver installation guide
+# ("GPG keys used to sign the packages") has their ends, after which the files are called.
+_DEB_KEY = ("3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC")
 _RPM_KEY = ("D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685")
-_KEYS = "NVIDIA CUDA repositories; fingerprints as pinned in public provisioning code"
+_PUBLISHED = "NVIDIA/cuda-repo-management: SIGNATURES.md"
+# NVIDIA names the others by their ends (NVIDIA/cuda-repo-management#34 and #39); the rest is what several independent
+# public provisionings pin.
+_NAMED = "NVIDIA CUDA repositories: name of the key's file; whole fingerprint as pinned in public provisioning code"
 REPOSITORIES = (
-    Repository("debian", "12", "debian12", *_OLD_KEY, _KEYS),
-    Repository("debian", "13", "debian13", "8793F200.pub", "02182E60104FCDC26EAE1B8597A5D4CB8793F200", _KEYS),
-    Repository("ubuntu", "22.04", "ubuntu2204", *_OLD_KEY, _KEYS),
-    Repository("ubuntu", "24.04", "ubuntu2404", *_OLD_KEY, _KEYS),
-    Repository("ubuntu", "26.04", "ubuntu2604", "60DF8A40.pub", "14BAFBC7562AD710CA04E69905FBB6DA60DF8A40", _KEYS),
-    Repository("rhel", "9", "rhel9", *_RPM_KEY, _KEYS),
+    Repository("debian", "12", "debian12", *_DEB_KEY, _PUBLISHED),
+    Repository("debian", "13", "debian13", "8793F200.pub", "02182E60104FCDC26EAE1B8597A5D4CB8793F200", _NAMED),
+    Repository("ubuntu", "22.04", "ubuntu2204", *_DEB_KEY, _PUBLISHED),
+    Repository("ubuntu", "24.04", "ubuntu2404", *_DEB_KEY, _PUBLISHED),
+    Repository("ubuntu", "26.04", "ubuntu2604", "60DF8A40.pub", "14BAFBC7562AD710CA04E69905FBB6DA60DF8A40", _NAMED),
+    Repository("rhel", "9", "rhel9", *_RPM_KEY, _PUBLISHED),
 )
 # Distributions that are the same as another one here: ID of os-release -> ours.
 SAME_AS = {"rhel": "rhel", "rocky": "rhel", "almalinux": "rhel", "centos": "rhel", "ol": "rhel"}

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_tables
@@ -102,6 +104,13 @@ def test_every_row_of_a_table_has_a_source_and_a_known_generation():
     assert {row.generation for row in _driver_tables.RANGES} <= set(_driver_tables.GENERATIONS)
     assert [row.generation for row in _driver_tables.FLAVOURS] == list(_driver_tables.GENERATIONS)
     assert all(row.oldest in _driver_tables.GENERATIONS for row in _driver_tables.BRANCHES)
+
+
+def test_a_key_has_a_whole_fingerprint_that_ends_as_its_file_is_called():
+    """NVIDIA calls the file of a key after the last eight digits of its fingerprint."""
+    for row in _driver_tables.REPOSITORIES:
+        assert re.fullmatch(r"[0-9A-F]{40}", row.fingerprint), row
+        assert row.key.upper() == row.fingerprint[-8:] + ".PUB", row
 
 
 def pci(device, kind="0x030200", vendor="0x10de", address="0000:01:00.0"):
