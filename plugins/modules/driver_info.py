@@ -75,8 +75,8 @@ boards:
   type: list
   elements: dict
 next_kernel:
-  description: The kernel that boots next, RV(ignore:release), RV(ignore:headers), RV(ignore:module); null when it is the
-    one that runs, when nobody can tell, or with O(kernel).
+  description: The kernel that boots next, RV(ignore:release), RV(ignore:headers), RV(ignore:module); null when it is
+    the one that runs, when nobody can tell, or with O(kernel).
   returned: success
   type: dict
 loaded:
