@@ -6,7 +6,8 @@
     .venv/bin/python tools/run_parts.py [--long] [--only NAME ...]
 
 Light parts share the processors with the preparation of the test hosts. Parts that measure the real engine run alone,
-one after the other, because on a CPU the engine's "free memory" is the machine's RAM, and so do those that bound seconds. Whole outputs are in .build/log/PART.log.
+one after the other, because on a CPU the engine's "free memory" is the machine's RAM, and so do those that bound
+seconds. Whole outputs are in .build/log/PART.log.
 """
 
 from __future__ import annotations
