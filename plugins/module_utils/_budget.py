@@ -363,7 +363,7 @@ def _offer(inp, options, result):
         if not result.tokens_that_fit:
             return None
         return {"mem_fraction_static": "auto", "target_tokens": result.tokens_that_fit}
-    # What is pasted is not moved afterwards, and the pool is known better than the reserve: most of the room goes there.
+    # What is pasted is not moved afterwards. The pool is known better than the reserve: most of the room goes there.
     steps = working.low_steps + (working.high_steps - working.low_steps) // OFFER_PARTS
     values = {"mem_fraction_static": steps / STEPS}
     if inp.chunk_tokens is None and working.chunk_moved:
