@@ -82,7 +82,7 @@ def summarize(outcomes, near_tokens, phases=()):
 
 def _missing(answered, phases):
     count = collections.Counter(outcome.phase for outcome in answered)
-    return [phase.name for phase in phases if (phase.kept or phase.must) and count[phase.name] < len(phase.sizes)]
+    return [phase.name for phase in phases if phase.kept and count[phase.name] < len(phase.sizes)]
 
 
 def filled_share(outcomes, pool_tokens, ranks=1):
