@@ -6,7 +6,8 @@
     .venv/bin/python tools/run_parts.py [--long] [--only NAME ...]
 
 Light parts share the processors with the preparation of the test hosts. Parts that measure the real engine run alone,
-one after the other: on a CPU the engine's "free memory" is the machine's RAM. Whole outputs are in .build/log/PART.log.
+one after the other, because on a CPU the engine's "free memory" is the machine's RAM, and so do those that bound
+seconds. Whole outputs are in .build/log/PART.log.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ TAIL_LINES = 60
 HEARTBEAT_SECONDS = 60
 WORKERS = 2
 
-# Scenarios that start the real engine (they run alone), and those that only `make test-long` runs.
-REAL_ENGINE_SCENARIOS = {"default", "soak_real"}
+# Scenarios that start the real engine, or bound what they see in seconds: they run alone. And those that only
+# `make test-long` runs.
+ALONE_SCENARIOS = {"default", "soak_real", "startup"}
 LONG_SCENARIOS = {"soak_real", "driver_dkms"}
 # What a scenario does more of when there is time.
 LONG_ENVIRONMENT = {"faults": {"FAULTS": "all"}, "driver_repo": {"DRIVER": "all"}}
@@ -84,7 +86,7 @@ def all_parts(long: bool) -> list[Part]:
         scenario = path.parent.name
         if scenario in LONG_SCENARIOS and not long:
             continue
-        kind = "alone" if scenario in REAL_ENGINE_SCENARIOS else "played"
+        kind = "alone" if scenario in ALONE_SCENARIOS else "played"
         environment = LONG_ENVIRONMENT.get(scenario, {}) if long else {}
         command = ["bash", "tools/molecule.sh", scenario]
         parts.append(Part(f"molecule-{scenario}", command, kind=kind, environment=environment))

@@ -32,6 +32,9 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._model_split impor
 
 __all__ = ["BadInput", "Plan", "PlanInput", "plan"]
 
+# Of the room between what the pool needs and what the reserve allows, an offer gives the pool one of so many parts.
+OFFER_PARTS = 4
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -360,7 +363,9 @@ def _offer(inp, options, result):
         if not result.tokens_that_fit:
             return None
         return {"mem_fraction_static": "auto", "target_tokens": result.tokens_that_fit}
-    values = {"mem_fraction_static": ((working.low_steps + working.high_steps) // 2) / STEPS}
+    # What is pasted is not moved afterwards. The pool is known better than the reserve: most of the room goes there.
+    steps = working.low_steps + (working.high_steps - working.low_steps) // OFFER_PARTS
+    values = {"mem_fraction_static": steps / STEPS}
     if inp.chunk_tokens is None and working.chunk_moved:
         values["chunked_prefill_size"] = working.chunk_tokens
     return values

@@ -91,9 +91,9 @@ class Phase:
     """A part of the load: prompts of these lengths, so many at once, to be over at ``until`` (share of the seconds).
 
     Requests go to the DP ranks in turn, so ``sizes`` has each length once for every rank. ``kept``: nothing is proven
-    when one of its requests is not answered, and the phases before leave time for it. ``must``: it goes on to the last
-    second, and nothing is sent after it when it was not answered. ``late``: so many of the last requests are sent when
-    all others have their first token, so that they meet a batch that decodes.
+    when one of its requests is not answered, and the phases before leave time for it. ``must``, of a kept one: it goes
+    on to the last second, and nothing is sent after it when it was not answered. ``late``: so many of the last requests
+    are sent when all others have their first token, so that they meet a batch that decodes.
     """
 
     name: str

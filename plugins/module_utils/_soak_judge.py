@@ -82,7 +82,7 @@ def summarize(outcomes, near_tokens, phases=()):
 
 def _missing(answered, phases):
     count = collections.Counter(outcome.phase for outcome in answered)
-    return [phase.name for phase in phases if (phase.kept or phase.must) and count[phase.name] < len(phase.sizes)]
+    return [phase.name for phase in phases if phase.kept and count[phase.name] < len(phase.sizes)]
 
 
 def filled_share(outcomes, pool_tokens, ranks=1):
@@ -209,7 +209,8 @@ def judge_soak(
 
     :arg summary: of :func:`summarize`. :arg samples: :class:`_soak_seen.Samples`. :arg failure: a death by the failure
         catalogue or None. :arg bound: the bound that ended the soak early, or None.
-    :arg first_error: sentence of the first request that failed, or None. :arg growth: :class:`_soak_seen.Growth` or None.
+    :arg first_error: sentence of the first request that failed, or None.
+    :arg growth: :class:`_soak_seen.Growth` or None.
     :arg unreached: the DP ranks that had no request. :arg watch_error: why unit and journal could not be watched until
         the end, or None. :arg filled: of :func:`filled_share`.
     :returns: ``{"verdict": proven | unsafe | short | failed, "reason": one sentence, "failure": dict | None}``.

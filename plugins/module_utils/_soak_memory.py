@@ -69,7 +69,7 @@ class SmiLoop:
     A call returns the least since the last one, so that nothing is lost between two.
     """
 
-    def __init__(self, nvidia_smi, boards, fallback, popen=subprocess.Popen, clock=time.monotonic):
+    def __init__(self, nvidia_smi, boards, fallback, clock=time.monotonic):
         self._clock = clock
         self._heard = clock()
         self._boards = {str(board) for board in boards}
@@ -79,7 +79,7 @@ class SmiLoop:
         self._last = {}
         argv = [nvidia_smi, "--query-gpu=index,memory.free", "--format=csv,noheader,nounits"]
         try:
-            self._process = popen(
+            self._process = subprocess.Popen(  # pylint: disable=consider-using-with,ansible-bad-function
                 argv + ["-lms", str(LOOP_MILLISECONDS)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -30,8 +30,7 @@ class Play:
     def __init__(self, monkeypatch, result, notes=(), check_mode=False, async_val=0, hosts=1, **args):
         self.lines, self.calls, self.read_from = [], [], []
         self.notes, self.result = list(notes), result
-        display = lambda: types.SimpleNamespace(display=self.lines.append)  # noqa: E731
-        monkeypatch.setattr(server_soak, "Display", display)
+        monkeypatch.setattr(server_soak, "Display", lambda: types.SimpleNamespace(display=self.lines.append))
         monkeypatch.setattr(_background.time, "sleep", lambda seconds: None)
         self.task_vars = {"inventory_hostname": "gpu-a", "ansible_play_batch": ["h"] * hosts}
         task = types.SimpleNamespace(args=args, async_val=async_val, check_mode=check_mode, action="x")

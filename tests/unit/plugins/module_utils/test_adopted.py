@@ -33,10 +33,10 @@ def running(**more):
     return dict({"port": 30001, "arguments": _adopted.arguments_of(ARGV), "environment": {}}, **more)
 
 
-def record(declared, plan=PLAN, version="0.5.14", **more):
+def record(declared, plan=None, version="0.5.14", **more):
     runs = running(**more)
     situated = _adopted.situation(runs, READY, version)
-    return _adopted.record(runs, "hand.service", READY, situated, plan, declared)
+    return _adopted.record(runs, "hand.service", READY, situated, PLAN if plan is None else plan, declared)
 
 
 def test_a_command_line_is_read_by_its_one_names_and_without_its_key():

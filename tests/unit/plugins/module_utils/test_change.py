@@ -462,7 +462,11 @@ def test_a_way_back_that_is_interrupted_leaves_nothing_that_counts_as_proven(wor
     instance.take_snapshot("run", world.files)
     world.judge(instance)
     world.unit_file.write_text("candidate\n")
-    monkeypatch.setattr("os.unlink", lambda path: (_ for _ in ()).throw(OSError(28, "No space left", path)))
+
+    def full(path):
+        raise OSError(28, "No space left", path)
+
+    monkeypatch.setattr("os.unlink", full)
     with pytest.raises(OSError, match="No space left"):
         instance.put_back(instance.find_backup("change"))
     monkeypatch.undo()
