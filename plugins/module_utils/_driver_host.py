@@ -249,7 +249,7 @@ def read_host(module):
 
 def _problems(module, info):
     """Return why the driver is not proven. A fabric takes a while to be complete: asked again until it is."""
-    _rc, log, _err = run(module, ["journalctl", "-k", "-b", "-o", "cat", "--no-pager", "--grep", "NVRM: Xid"])
+    _rc, log, _err = run(module, ["journalctl", "-k", "-b", "-o", "cat", "--no-pager", "--grep", "NVRM"])
     until = time.monotonic() + module.params["wait_seconds"]
     while True:
         problems = _driver_state.proof_problems(

@@ -88,6 +88,12 @@ def fatal_xids(lines):
     return list(found.values())
 
 
+def kernel_signs(lines):
+    """Return what explains boards that are not there: one sentence or none."""
+    found = (sentence for sign, sentence, _source in tables.KERNEL_SIGNS if any(sign in line for line in lines))
+    return list(found)[:1]
+
+
 def fabric_state(text):
     """Return the states of the fabric in the answer of ``nvidia-smi -q``, one for each board that has one."""
     blocks = re.findall(r"^\s+Fabric\s*\n\s+State\s+:\s+(.+?)\s*$", text, re.MULTILINE)
@@ -124,4 +130,4 @@ def proof_problems(smi, loaded, versions, boards, expected_gpus, needs_fabric, k
         if not states or any(one != "Completed" for one in states):
             found = ", ".join(sorted(set(states))) or "no state"
             problems.append(f"The fabric is not complete ({found}): see journalctl -u nvidia-fabricmanager.")
-    return problems + fatal_xids(kernel_lines)
+    return problems + (kernel_signs(kernel_lines) if problems else []) + fatal_xids(kernel_lines)

@@ -228,3 +228,19 @@ FATAL_XIDS = {
     119: "GSP timeout", 120: "GSP error", 136: "link training failed", 140: "unrecovered ECC error",
     143: "GPU initialisation failed", 154: "recovery action required",
 }  # source: NVIDIA XID errors, catalogue
+
+# What the kernel log says of boards that nvidia-smi does not list, and what repairs it. The first one that is there counts:
+# the second line also follows the first.
+KERNEL_SIGNS = (
+    (
+        "requires use of the NVIDIA open kernel modules",
+        "The kernel log says that a board wants the open kernel modules: set nvidia_driver_kernel_module to auto.",
+        "github.com/NVIDIA/open-gpu-kernel-modules#872",
+    ),
+    (
+        "RmInitAdapter failed",
+        "The kernel log says that a board did not come up (RmInitAdapter failed): switch on Above 4G decoding in the"
+        " firmware, then look at its power and its seat.",
+        "github.com/NVIDIA/open-gpu-kernel-modules#862",
+    ),
+)

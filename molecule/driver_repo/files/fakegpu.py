@@ -21,6 +21,7 @@ MODULES = pathlib.Path("/sys/module")
 INITRAMFS = pathlib.Path("/var/lib/fakegpu/initramfs")
 MIG = pathlib.Path("/var/lib/fakegpu/mig")  # a folder with a file for each board that can: Enabled or Disabled
 COUNT = pathlib.Path("/var/lib/fakegpu/initramfs-runs")
+BROKEN = pathlib.Path("/var/lib/fakegpu/broken")  # a module that does not load
 PCI = pathlib.Path("/sys/bus/pci/devices")
 USER_SPACE = pathlib.Path("/usr/share/fakegpu/user-space")  # the version of the library, a file of its package
 
@@ -41,6 +42,8 @@ def installed_module():
 
 def load(name):
     if name == "nvidia":
+        if BROKEN.exists():
+            sys.exit("modprobe: ERROR: could not insert 'nvidia': No such device")
         module = installed_module()
         if module is None:
             sys.exit("modprobe: FATAL: Module nvidia not found in directory /lib/modules/" + os.uname().release)
@@ -66,7 +69,7 @@ def boot():
     rivals = [name for name in state.get("rivals", []) if name not in kept_out]
     for name in rivals:
         load(name)
-    if not rivals and state.get("devices") and installed_module():
+    if not rivals and state.get("devices") and installed_module() and not BROKEN.exists():
         load("nvidia")
 
 

@@ -118,6 +118,17 @@ def test_an_xid_of_a_program_is_no_fault_of_the_board():
     assert problems(log=["NVRM: Xid (PCI:0000:01:00): 31, pid=4242, name=python, MMU Fault"]) == []
 
 
+def test_what_the_kernel_says_explains_boards_that_are_not_there():
+    """The lines are of open-gpu-kernel-modules#862 and #872. A board that came up in the end needs no explanation."""
+    log = ["NVRM: GPU 0000:02:00.0: RmInitAdapter failed! (0x22:0x56:884)"]
+    assert "Above 4G decoding" in problems(smi(boards=()), log=log)[-1]
+    assert problems(log=log) == []
+    flavour = "NVRM: installed in this system requires use of the NVIDIA open kernel modules."
+    found = problems(smi(boards=()), log=[flavour, *log])
+    assert len(found) == 2
+    assert "wants the open kernel modules" in found[1]
+
+
 FABRIC = (
     "    Fabric\n        State                             : {}\n        Status                            : Success\n"
 )
