@@ -229,8 +229,8 @@ FATAL_XIDS = {
     143: "GPU initialisation failed", 154: "recovery action required",
 }  # source: NVIDIA XID errors, catalogue
 
-# What the kernel log says of boards that nvidia-smi does not list, and what repairs it. The first one that is there counts:
-# the second line also follows the first.
+# What the kernel log says of boards that nvidia-smi does not list, and what repairs it. The first one that is there
+# counts: the second line also follows the first.
 KERNEL_SIGNS = (
     (
         "requires use of the NVIDIA open kernel modules",

@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _driver_host,
+    _driver_kernel,
     _driver_repository,
     _driver_transaction,
 )
@@ -30,6 +31,7 @@ class Host:
     def __init__(self, root):
         self.root, self.packages, self.holds, self.argvs = root, {}, [], []
         self.simulation, self.answers = "", {}
+        self.next_kernel = None
 
     def run(self, _module, argv, seconds=None):
         self.argvs.append(list(argv))
@@ -73,6 +75,7 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(_driver_host, "read_text", read)
     monkeypatch.setattr(_driver_host.platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(_driver_host, "pci_devices", list)
+    monkeypatch.setattr(_driver_kernel, "next_release", lambda run: played.next_kernel)
     monkeypatch.setattr(_driver_host, "users", list)
     monkeypatch.setattr(_driver_transaction, "PIN", str(tmp_path / "etc" / "pin"))
     monkeypatch.setattr(_driver_repository, "APT_KEY", str(tmp_path / "etc" / "key.asc"))
@@ -201,6 +204,16 @@ def test_the_info(host):
     assert (result["loaded"], result["loaded_flavour"]) == ("570.195.03", "proprietary")
     assert result["reboot_required"]
     assert result["problems"] is None
+
+
+def test_the_kernel_that_boots_next_when_it_is_another_one(host):
+    info = {"state_dir": host.state_dir}
+    host.next_kernel = "99.0.0-nobody"
+    there = {"release": "99.0.0-nobody", "headers": False, "module": False}
+    assert run_module(driver_info, info)["next_kernel"] == there
+    assert run_module(driver_info, {**info, "kernel": "6.1.0-40-amd64"})["next_kernel"] is None
+    host.next_kernel = _driver_host.platform.release()
+    assert run_module(driver_info, info)["next_kernel"] is None
 
 
 def test_a_distribution_that_nobody_knows(host):
