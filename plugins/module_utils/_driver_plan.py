@@ -8,7 +8,7 @@ Private to the gpufleet.sglang collection; may change at any time.
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_packages
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_packages, _driver_state
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError, order
 
@@ -248,8 +248,7 @@ def _finished(result, info, wanted):
     # Headers and what else comes in any version touch no driver that is in use.
     moves = any(one["from"] or one["to"] for one in changes)
     guarded = _in_use(info, wanted) if moves and there else None
-    loaded = info["loaded"]
-    result["reboot"] = moves and bool((loaded and loaded != result["version"]) or info["rivals"])
+    result["reboot"] = moves and (_not_what_is_loaded(info, result, target) or bool(info["rivals"]))
     result.update(
         packages=[{"name": name, "version": version} for name, version in sorted(target.items())],
         changes=changes,
@@ -261,6 +260,13 @@ def _finished(result, info, wanted):
     if not changes and result["action"] == "install":
         return dict(result, action="keep", reason=f"The driver is {result['version']}, as wanted.")
     return dict(result, reason=result["lines"][0])
+
+
+def _not_what_is_loaded(info, result, target):
+    """Return whether the kernel runs another driver than the one that is to be installed, or another flavour of it."""
+    flavours = (info["loaded_flavour"], _driver_state.installed_flavour(target))
+    other_flavour = None not in flavours and flavours[0] != flavours[1]
+    return bool(info["loaded"]) and (info["loaded"] != result["version"] or other_flavour)
 
 
 def _lines(result, info, changes, wanted):

@@ -230,6 +230,16 @@ def test_headers():
     assert plan(host(headers=False), kernel_modules=False)["action"] == "install"
 
 
+def test_another_flavour_of_the_same_version_needs_a_boot():
+    packages = {**installed()["packages"], "nvidia-kernel-dkms": "580.95.05-1"}
+    del packages["nvidia-kernel-open-dkms"]
+    info = installed(packages=packages, loaded_flavour="proprietary")
+    result = plan(info, version="580.95.05")
+    assert [one["name"] for one in result["changes"]] == ["nvidia-kernel-open-dkms", "nvidia-kernel-dkms"]
+    assert result["reboot"] is True
+    assert result["lines"][-1] == "reboot: due afterwards"
+
+
 NEXT = "linux-headers-6.1.0-41-amd64"
 
 
