@@ -33,6 +33,8 @@ PAUSE_SECONDS = 1
 # Units that the packages of a driver bring, and where units lie; a masked one is a link to nothing.
 UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 UNIT_DIRS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+# Where dnf keeps what is held.
+VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
 # What the vendor's .run installer leaves: its files are in no package, and stay under those of packages.
 RUNFILE = "/usr/bin/nvidia-uninstall"
 
@@ -76,9 +78,6 @@ def packages_of(module, distribution):
     found = [line.split("|") for line in out.splitlines() if line.count("|") == 2]
     _rc, held, _err = run(module, ["apt-mark", "showhold"])
     return {name: version for state, name, version in found if state[1:2] == "i"}, sorted(held.split())
-
-
-VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
 
 
 def _natural(version):

@@ -47,25 +47,26 @@ def _in_use(info, wanted):
     )
 
 
+def _fits(flavour, info, wanted):
+    """Return whether a flavour is one that may serve here: the wanted one, or any that knows the boards."""
+    if wanted["kernel_module"] not in ("auto", flavour):
+        return False
+    try:
+        _driver.flavour_for(info["boards"], flavour)
+    except DriverError:
+        return False
+    return True
+
+
 def _existing(info, wanted):
     """Return what serves already and may stay as it is: a sentence, or None."""
     version = info["loaded"] or info["versions"]["user_space"]
     if not wanted["keep_existing"] or info["record"].get("current") or not version:
         return None
-    if not info["versions"]["user_space"] and not info["loaded"]:
-        return None
     if order(version) < order(wanted["min_version"]):
         return None
-    flavour = _driver.flavour_for(info["boards"], wanted["kernel_module"])
-    here = info["loaded_flavour"]
-    if here and here != flavour:
-        others = wanted["kernel_module"] != "auto"
-        try:
-            _driver.flavour_for(info["boards"], here)
-        except DriverError:
-            others = True
-        if others:
-            return None
+    if info["loaded_flavour"] and not _fits(info["loaded_flavour"], info, wanted):
+        return None
     return f"The driver {version} was there before, is at least {wanted['min_version']}, and is left as it is."
 
 

@@ -211,7 +211,7 @@ class Transaction:
 
     def _set_now(self):
         parts = _driver_packages.parts(self.packages)
-        versions = _driver_packages_versions(parts)
+        versions = _version_of_most(parts)
         return {"packages": parts, "version": versions, "source": self.params["source"]}
 
     def _open_record(self):
@@ -246,6 +246,6 @@ def _belongs(transaction, name):
     return _driver_packages.belongs(name, transaction.packages[name])
 
 
-def _driver_packages_versions(parts):
+def _version_of_most(parts):
     found = [upstream(version) for version in parts.values() if upstream(version)]
     return max(set(found), key=found.count) if found else None

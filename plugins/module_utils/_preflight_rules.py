@@ -69,6 +69,7 @@ RANGES = (
     Range("sglang_server_patience_factor", 0, 100, False, source="a factor of the table of patience; 0 ends it"),
     Range("sglang_server_drain_seconds", 0, None, True, source="systemd TimeoutStopSec"),
     Range("sglang_server_boards_wait_seconds", 0, 3600, True, source="the kernel gives memory back within minutes"),
+    Range("sglang_server_pause_seconds", 0, None, True, source="how long a lease lasts"),
     Range("sglang_server_keep_backups", 1, None, True, source="the way back needs one"),
     Range("sglang_engine_keep_versions", 0, None, True, source="engines beside those that are needed"),
     Range("sglang_model_keep_revisions", 0, None, True, source="weights beside those that are needed"),
