@@ -247,7 +247,10 @@ def read_host(module):
 
 
 def _problems(module, info):
-    """Return why the driver is not proven. A fabric takes a while to be complete: asked again until it is."""
+    """Return why the driver is not proven. A fabric takes a while to be complete: asked again until it is.
+
+    What a boot has to bring first, or a host without boards, is asked once.
+    """
     _rc, log, _err = run(module, ["journalctl", "-k", "-b", "-o", "cat", "--no-pager", "--grep", "NVRM"])
     until = time.monotonic() + module.params["wait_seconds"]
     while True:
@@ -260,6 +263,7 @@ def _problems(module, info):
             info["needs_fabric"],
             log.splitlines(),
         )
-        if not problems or info["reboot_required"] or time.monotonic() > until:
+        settled = not problems or info["reboot_required"] or not info["boards"]
+        if settled or time.monotonic() > until:
             return problems
         time.sleep(PAUSE_SECONDS)

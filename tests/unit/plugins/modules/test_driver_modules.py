@@ -216,6 +216,23 @@ def test_the_kernel_that_boots_next_when_it_is_another_one(host):
     assert run_module(driver_info, info)["next_kernel"] is None
 
 
+H100 = {"address": "0000:01:00.0", "vendor": "0x10de", "class": "0x030200", "device": "0x2330"}
+
+
+@pytest.mark.parametrize(("devices", "pauses"), [([], 0), ([H100], 3)])
+def test_a_proof_waits_for_boards_that_are_there_only(host, monkeypatch, devices, pauses):
+    """The clock goes by a second with each pause."""
+    clock = [0.0]
+    monkeypatch.setattr(_driver_host, "pci_devices", lambda: devices)
+    monkeypatch.setattr(_driver_host, "find_command", lambda module, name: "/usr/bin/nvidia-smi")
+    monkeypatch.setattr(_driver_host.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(_driver_host.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    host.answers = {"nvidia-smi": (9, "NVIDIA-SMI has failed", "")}
+    result = run_module(driver_info, {"prove": True, "wait_seconds": 2, "state_dir": host.state_dir})
+    assert clock[0] == pauses
+    assert "No driver is loaded." in result["problems"]
+
+
 def test_a_distribution_that_nobody_knows(host):
     host.files["/etc/os-release"] = "ID=sles\n"
     assert "found sles" in run_module(driver_info, {"state_dir": host.state_dir})["msg"]
