@@ -52,6 +52,11 @@ def apt_changes(text):
     return [dict(one, name=one["name"].split(":")[0]) for one in found]
 
 
+def dnf_words():
+    """Return the words of dnf for a transaction whose table is read; the answer to its question follows."""
+    return [word for word in DNF if word not in ("-q", "-y")]
+
+
 def dnf_spec(name, version):
     """Return name-epoch:version-release for dnf."""
     return name if version is None else f"{name}-{version}"

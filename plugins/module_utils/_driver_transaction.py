@@ -51,6 +51,7 @@ class Transaction:
         self.distribution = _driver_host.os_release(_driver_host.read_text("/etc/os-release"))["distribution"]
         self.packages, self.holds = self.installed()
         self.wanted = [(one["name"], one.get("version")) for one in self.params["packages"]]
+        self.unneeded = self._unneeded() if self.params["state"] == "absent" else []
 
     def installed(self):
         return _driver_host.packages_of(self.module, self.distribution)
@@ -68,8 +69,26 @@ class Transaction:
             for name, version in self.wanted
             if (version is None and name not in self.packages) or (version and self.packages.get(name) != version)
         ]
-        gone = [name for name in self.params["remove"] if name in self.packages]
-        return missing, gone
+        return missing, self._gone() + self.unneeded
+
+    def _gone(self):
+        return [name for name in self.params["remove"] if name in self.packages]
+
+    def _unneeded(self):
+        """Return what earlier transactions brought along and nothing needs once the parts of ``remove`` are gone."""
+        gone = self._gone()
+        brought = set(_driver_host.record_of(self.params["state_dir"]).get("brought", [])) - set(gone)
+        if not gone or not brought:
+            return []
+        if self.distribution == "rhel":
+            argv = [*_driver_managers.dnf_words(), "--assumeno", "remove", *gone]
+            _rc, out, _err = _driver_host.run(self.module, argv)
+            changes = _driver_managers.dnf_changes(out, self.packages)
+        else:
+            options = ["-s", "-o", "APT::Get::AutomaticRemove=true"]
+            _rc, out, _err = _driver_host.run(self.module, _driver_managers.apt_argv([], gone, 0, options))
+            changes = _driver_managers.apt_changes(out)
+        return sorted(one["name"] for one in changes if one["to"] is None and one["name"] in brought)
 
     def simulated(self):
         """Return [{name, from, to}] that the package manager would do. Raises DriverError."""
@@ -106,7 +125,7 @@ class Transaction:
 
     def _dnf_install(self, answer):
         words = [_driver_managers.dnf_spec(name, version) for name, version in self.wanted]
-        return [word for word in _driver_managers.DNF if word not in ("-q", "-y")] + [answer, "install", *words]
+        return [*_driver_managers.dnf_words(), answer, "install", *words]
 
     def _refuse_strangers(self, changes, gone):
         """Refuse a transaction that removes what is no part of a driver, or leaves parts at different versions."""
@@ -138,6 +157,7 @@ class Transaction:
     def execute(self, changes):
         """Do it. The set that is replaced is remembered before the first package moves. Raises DriverError."""
         _missing, gone = self.needed()
+        before = set(self.packages)
         self._open_record()
         if self.distribution == "rhel":
             self._forget_locks()
@@ -153,7 +173,7 @@ class Transaction:
             self._run(_driver_managers.apt_argv(self.wanted, gone, self.params["lock_timeout_seconds"], purge))
         self.packages, self.holds = self.installed()
         if changes:
-            self._close_record()
+            self._close_record(set(self.packages) - before)
 
     def _run(self, argv):
         rc, out, err = _driver_host.run(self.module, argv)
@@ -220,8 +240,9 @@ class Transaction:
         if not record.get("open"):
             self._save(dict(record, open=self._set_now()))
 
-    def _close_record(self):
+    def _close_record(self, new):
         record = _driver_host.record_of(self.params["state_dir"])
+        record["brought"] = sorted((new | set(record.get("brought", []))) & set(self.packages))
         previous = record.pop("open", None)
         now = dict(self._set_now(), **({"back": True} if self.params["back"] else {}))
         if previous and previous["packages"] and previous["packages"] != now["packages"]:

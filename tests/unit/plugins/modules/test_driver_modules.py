@@ -32,6 +32,7 @@ class Host:
         self.root, self.packages, self.holds, self.argvs = root, {}, [], []
         self.simulation, self.answers = "", {}
         self.next_kernel = None
+        self.along = {}  # what comes with each installation
 
     def run(self, _module, argv, seconds=None):
         self.argvs.append(list(argv))
@@ -50,6 +51,7 @@ class Host:
         elif argv[0] == "apt-get" and "-s" in argv:
             return 0, self.simulation, ""
         elif argv[0] == "apt-get" and "install" in argv:
+            self.packages.update(self.along)
             for word in argv[argv.index("install") + 1 :]:
                 name, _equals, version = word.partition("=")
                 if word.endswith("-"):
@@ -214,6 +216,22 @@ def test_the_kernel_that_boots_next_when_it_is_another_one(host):
     assert run_module(driver_info, {**info, "kernel": "6.1.0-40-amd64"})["next_kernel"] is None
     host.next_kernel = _driver_host.platform.release()
     assert run_module(driver_info, info)["next_kernel"] is None
+
+
+def test_uninstall_takes_what_came_along_and_nothing_needs_any_more(host):
+    """Two came with the driver, and something of the host needs pciutils since; vim was there before."""
+    host.packages, host.simulation = dict(OLD, vim="9.0-1"), UP
+    host.along = {"nvidia-support": "20220217+3", "pciutils": "1:3.9.0-4"}
+    change(host)
+    host.along = {}
+    assert record(host)["brought"] == ["nvidia-support", "pciutils"]
+    host.simulation = "".join(f"Remv {name} [580.105.08-1]\n" for name in OLD)
+    host.simulation += "Remv nvidia-support [20220217+3]\nRemv vim [9.0-1]\n"
+    params = {"state": "absent", "remove": sorted(OLD), "state_dir": host.state_dir}
+    host.answers = {"AutomaticRemove=true": (0, host.simulation, "")}
+    host.simulation = host.simulation.replace("Remv vim [9.0-1]\n", "")
+    assert "nvidia-support 20220217+3" in run_module(driver_packages, params)["diff"]["before"]
+    assert host.packages == {"pciutils": "1:3.9.0-4", "vim": "9.0-1"}
 
 
 H100 = {"address": "0000:01:00.0", "vendor": "0x10de", "class": "0x030200", "device": "0x2330"}
