@@ -31,9 +31,14 @@ def parts(packages):
     return {name: version for name, version in sorted(packages.items()) if belongs(name, version)}
 
 
+def is_one_of(name, patterns):
+    """Return whether a name is one of ``patterns``: names, and beginnings of names, which end in a dash."""
+    return any(name.startswith(one) if one.endswith("-") else name == one for one in patterns)
+
+
 def has_own_version(layout, name):
     """Return whether the version of this package is not that of the driver."""
-    return any(name.startswith(one) if one.endswith("-") else name == one for one in layout.own)
+    return is_one_of(name, layout.own)
 
 
 def kernel_package(layout, branch, flavour, build, kernel):

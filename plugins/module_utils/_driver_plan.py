@@ -167,7 +167,7 @@ def _installation(info, wanted):
         kernel_module=flavour,
         fabric_manager=fabric,
         nvlsm=fabric and info["needs_nvlsm"],
-        own_version=sorted(one for one in {*names, *installed} if _driver_packages.has_own_version(layout, one)),
+        own_version=sorted(layout.own),  # also of what comes along with the parts
         query=sorted({*names, *installed, *others}),
     )
     current = info["versions"]["kernel_module"] or info["versions"]["user_space"]

@@ -139,12 +139,12 @@ class Transaction:
         after = dict(self.packages)
         for one in changes:
             after[one["name"]] = one["to"]
-        own = set(self.params["own_version"])
+        own = self.params["own_version"]
         version = self.params["version"]
         other = [
             f"{name} {found}"
             for name, found in _driver_packages.parts({name: one for name, one in after.items() if one}).items()
-            if version and upstream(found) not in (None, version) and name not in own
+            if version and upstream(found) not in (None, version) and not _driver_packages.is_one_of(name, own)
         ]
         if other and self.params["state"] == "present":
             raise DriverError(

@@ -51,7 +51,7 @@ options:
     description: Version of the driver, which every part must have.
     type: str
   own_version:
-    description: Parts that may have another version.
+    description: Parts that may have another version. One that ends in a dash is the beginning of their names.
     type: list
     elements: str
     default: []

@@ -178,9 +178,21 @@ def test_a_part_that_would_stay_behind_is_refused(host):
     assert host.installations() == []
 
 
-def test_a_part_with_a_version_of_its_own_may_stay(host):
+@pytest.mark.parametrize(
+    ("own", "refused"), [(["nvidia-persistenced"], False), (["nvidia-"], False), (["nvidia-persist"], True)]
+)
+def test_a_part_with_a_version_of_its_own_may_stay(host, own, refused):
+    """A name, or its beginning up to a dash."""
     host.packages, host.simulation = dict(OLD, **{"nvidia-persistenced": "535.171.04-1"}), UP
-    assert not change(host, own_version=["nvidia-persistenced"]).get("failed")
+    assert change(host, own_version=own).get("failed", False) is refused
+
+
+def test_a_part_that_comes_along_may_have_a_version_of_its_own(host):
+    """As nvidia-modprobe of Debian 12 does, whose security updates are of a later driver."""
+    host.packages = dict(OLD)
+    host.simulation = UP + "Inst nvidia-modprobe (535.309.01-0+deb12u1 Debian-Security:12 [amd64])\n"
+    assert "nvidia-modprobe 535.309.01-0+deb12u1 would stay" in change(host)["msg"]
+    assert not change(host, own_version=["nvidia-modprobe"]).get("failed")
 
 
 def test_uninstall_leaves_nothing(host):
