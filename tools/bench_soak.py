@@ -19,10 +19,13 @@ from __future__ import annotations
 
 import argparse
 import collections
+import concurrent.futures
 import contextlib
 import io
+import itertools
 import json
 import logging
+import multiprocessing
 import os
 import random
 import subprocess
@@ -48,6 +51,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (  # noqa: 
 PLAYED = tree.ROOT / "molecule" / "shared" / "engine" / "played"
 VERSION = "0.5.23"
 FOUND_GOAL, REFUSED_GOAL = 0.95, 0.05
+WORKERS, BATCH = 4, 32
 
 
 def played_engine(folder: Path) -> None:
@@ -267,7 +271,7 @@ def measure(configuration: dict, model: str) -> dict | None:
         **configuration,
         "died": hour["died"],
         "hour_least_free_gib": hour["least_free_gib"],
-        "pool_tokens": begun[1].tokens,
+        "holds_context": begun[1].tokens >= int(configuration["arguments"]["--context-length"]),
     }
 
 
@@ -285,34 +289,47 @@ def main(arguments=None) -> int:
 
 
 def report(given, model: str) -> int:
+    """Draw until every kind is full. Workers share the draws: a soak waits most of the time for its client threads."""
     source = random.Random(given.seed)
     kinds = {"dies": [], "lives": [], "good": []}
     draws = no_start = no_promise = 0
-    while min(len(rows) for rows in kinds.values()) < given.count:
-        draws += 1
-        row = measure(drawn(source), model)
-        if row is None:
-            no_start += 1
-            continue
-        if row["pool_tokens"] < int(row["arguments"]["--context-length"]):
-            # A plan refuses it, and the load says at once that the longest request does not fit.
-            no_promise += 1
-            continue
-        row["good"] = not row["died"] and row["hour_least_free_gib"] >= given.floor
-        of = ["dies"] if row["died"] else ["lives", "good"] if row["good"] else ["lives"]
-        of = [kind for kind in of if len(kinds[kind]) < given.count]
-        if not of:
-            continue
-        row.update(soaked(started(row, model), given.floor))
-        row["short_request"] = one_request(started(row, model), 64)
-        row["long_request"] = one_request(started(row, model), 10**9)
-        for kind in of:
-            kinds[kind].append(row)
+    with concurrent.futures.ProcessPoolExecutor(WORKERS, multiprocessing.get_context("fork")) as workers:
+        while min(len(rows) for rows in kinds.values()) < given.count:
+            batch = [drawn(source) for _draw in range(BATCH)]
+            draws += len(batch)
+            rows = list(workers.map(measure, batch, itertools.repeat(model)))
+            no_start += sum(row is None for row in rows)
+            rows = [row for row in rows if row is not None]
+            # A plan refuses these, and the load says at once that the longest request does not fit.
+            no_promise += sum(not row["holds_context"] for row in rows)
+            wanted = [row for row in rows if row["holds_context"] and still_wanted(row, kinds, given)]
+            for row in workers.map(tried, wanted, itertools.repeat(model), itertools.repeat(given.floor)):
+                for kind in still_wanted(row, kinds, given):
+                    kinds[kind].append(row)
+            progress = ", ".join(f"{kind} {len(rows)}/{given.count}" for kind, rows in kinds.items())
+            print(f"{draws} drawn: {progress}", file=sys.stderr, flush=True)
     print(
         f"{draws} configurations drawn (seed {given.seed}): {no_start} do not start, {no_promise} hold no request of "
         "the declared context and are left out."
     )
     return told(kinds, given)
+
+
+def still_wanted(row: dict, kinds: dict, given) -> list[str]:
+    """The kinds that this configuration is of and that are not full yet."""
+    good = not row["died"] and row["hour_least_free_gib"] >= given.floor
+    of = ["dies"] if row["died"] else ["lives", "good"] if good else ["lives"]
+    return [kind for kind in of if len(kinds[kind]) < given.count]
+
+
+def tried(row: dict, model: str, floor_gib: float) -> dict:
+    """The configuration with what the soak and the two requests by hand say of it."""
+    return {
+        **row,
+        **soaked(started(row, model), floor_gib),
+        "short_request": one_request(started(row, model), 64),
+        "long_request": one_request(started(row, model), 10**9),
+    }
 
 
 def refused(rows, field: str = "verdict") -> int:
