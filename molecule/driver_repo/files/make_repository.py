@@ -21,6 +21,7 @@ import subprocess
 VERSIONS = ("570.195.03", "580.95.05", "580.105.08")
 PLUGINS = "/usr/lib/python3/dist-packages/dnf-plugins"  # where Debian's dnf looks
 KERNEL = platform.release()
+ALONG = "update-glx"  # comes with the driver and is no part of it
 LATER_KERNEL = "99.0.0-1-amd64"
 SMI = '#!/bin/sh\nexec python3 /opt/fakegpu/fakegpu.py smi "$@"\n'
 UNIT = """[Unit]
@@ -54,7 +55,7 @@ def packages_of(version, rpm):
         else ("nvidia-kernel-open-dkms", "nvidia-kernel-dkms")
     )
     found = {
-        "nvidia-driver-cuda": ({"Depends": [library + loose, cuda + loose]}, {"/usr/bin/nvidia-smi": SMI}),
+        "nvidia-driver-cuda": ({"Depends": [library + loose, cuda + loose, ALONG]}, {"/usr/bin/nvidia-smi": SMI}),
         library: ({}, file_of("user-space", version)),
         cuda: ({}, file_of("libcuda", version)),
         open_name: ({"Conflicts": [closed_name]}, file_of("open", version)),
@@ -82,6 +83,7 @@ def beside(rpm):
     found = [
         ("nvlsm", "2025.06.11-1", {"/usr/share/fakegpu/nvlsm": "2025.06.11\n"}),
         *((headers + one, "1.0-1", {f"/lib/modules/{one}/build/Makefile": "#\n"}) for one in (KERNEL, LATER_KERNEL)),
+        (ALONG, "1.2.2-1", {"/usr/share/fakegpu/along": "1.2.2\n"}),
         ("nvidia-container-toolkit", "1.18.1-1", {"/usr/share/fakegpu/toolkit": "1.18.1\n"}),
     ]
     if rpm:

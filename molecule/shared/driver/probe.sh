@@ -23,6 +23,7 @@ echo "held=$(apt-mark showhold 2>/dev/null | grep -qx libnvidia-ml1 && echo yes)
 echo "smi_status=$(nvidia-smi >/dev/null 2>&1; echo $?)"
 echo "dkms=$(dkms status 2>/dev/null | sed -nE 's/^nvidia.*: ([a-z]+).*/\1/p' | sort -u | xargs)"
 echo "server=$(systemctl is-active sglang-main)"
+echo "along=$(ls /usr/share/fakegpu/along 2>/dev/null)"
 echo "lease=$(ls /run/sglang 2>/dev/null | grep lease | xargs)"
 echo "away=$(ls /var/lib/sglang/*/away.json 2>/dev/null | xargs)"
 echo "mig=$(cat /var/lib/fakegpu/mig/* 2>/dev/null | xargs)"
