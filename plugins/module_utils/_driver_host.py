@@ -35,6 +35,9 @@ UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 UNIT_DIRS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 # Where dnf keeps what is held.
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
+# Second letter of dpkg's state: installed (also while a trigger waits); half-installed, unpacked, half-configured.
+COMPLETE = ("i", "W", "t")
+UNFINISHED = ("H", "U", "F")
 # What the vendor's .run installer leaves: its files are in no package, and stay under those of packages.
 RUNFILE = "/usr/bin/nvidia-uninstall"
 
@@ -73,11 +76,23 @@ def packages_of(module, distribution):
         lines = [line.split(" ", 1) for line in out.splitlines() if rc == 0 and " " in line]
         held = [line.strip() for line in read_text(VERSIONLOCK).splitlines() if line.strip()]
         return dict(lines), held
+    _rc, held, _err = run(module, ["apt-mark", "showhold"])
+    return _dpkg_packages(module, COMPLETE), sorted(held.split())
+
+
+def _dpkg_packages(module, states):
     form = "${db:Status-Abbrev}|${Package}|${Version}\\n"
     _rc, out, _err = run(module, ["dpkg-query", "-W", "-f", form])
     found = [line.split("|") for line in out.splitlines() if line.count("|") == 2]
-    _rc, held, _err = run(module, ["apt-mark", "showhold"])
-    return {name: version for state, name, version in found if state[1:2] == "i"}, sorted(held.split())
+    return {name: version for state, name, version in found if state[1:2] in states}
+
+
+def unfinished_of(module, distribution):
+    """Return parts of a driver (name -> version) that an interrupted run unpacked and did not configure.
+
+    They are not installed, and still on the host: a removal takes them too. rpm knows no such state.
+    """
+    return {} if distribution == "rhel" else _driver_packages.parts(_dpkg_packages(module, UNFINISHED))
 
 
 def _natural(version):
@@ -225,6 +240,7 @@ def read_host(module):
         "loaded": loaded,
         "loaded_flavour": _driver_state.loaded_flavour(text),
         "packages": dict(parts, **{name: packages[name] for name in also if name in packages}),
+        "unfinished": unfinished_of(module, system["distribution"]),
         "holds": holds,
         "versions": versions,
         "rivals": rivals,

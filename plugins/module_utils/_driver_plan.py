@@ -31,6 +31,7 @@ def _empty(action, reason):
         "reboot": False,  # whether one is due once the changes are done
         "fabric_manager": False,
         "nvlsm": False,
+        "managed": False,  # whether the driver is one of this role, or becomes one
         "notices": [],  # what will bite later
         "lines": [],
     }
@@ -58,10 +59,25 @@ def _fits(flavour, info, wanted):
     return True
 
 
+def _open(info):
+    """Return the set of packages before a change that was interrupted half way, None without one.
+
+    A change that ended before its first package moved is none.
+    """
+    before = info["record"].get("open")
+    moved = before and (before["packages"] != _driver_packages.parts(info["packages"]) or info["unfinished"])
+    return before if moved else None
+
+
+def _managed(info):
+    """Return whether the driver that is there came from here, also when that run did not end."""
+    return bool(info["record"].get("current") or _open(info))
+
+
 def _existing(info, wanted):
     """Return what serves already and may stay as it is: a sentence, or None."""
     version = info["loaded"] or info["versions"]["user_space"]
-    if not wanted["keep_existing"] or info["record"].get("current") or not version:
+    if not wanted["keep_existing"] or _managed(info) or not version:
         return None
     if order(version) < order(wanted["min_version"]):
         return None
@@ -171,7 +187,7 @@ def _installation(info, wanted):
         query=sorted({*names, *installed, *others}),
     )
     current = info["versions"]["kernel_module"] or info["versions"]["user_space"]
-    gone = _driver_packages.leaving(installed, names, branch)
+    gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, branch)
     settled = _driver_packages.settled(layout, names, installed, branch, exact, current)
     if settled and not gone and all(name in info["packages"] for name in others):
         # Nobody is asked which versions there are: a rerun moves nothing, also when this one has left the repository.
@@ -193,9 +209,12 @@ def _installation(info, wanted):
 
 
 def _back(info):
-    """The set of packages that the newest change replaced. When that was done, run again it leads nowhere else."""
+    """The set of packages that the newest change replaced. When that was done, run again it leads nowhere else.
+
+    A change that was interrupted is the newest: what served before it is its way back.
+    """
     current = info["record"].get("current") or {}
-    previous = current if current.get("back") else info["record"].get("previous") or {}
+    previous = _open(info) or (current if current.get("back") else info["record"].get("previous")) or {}
     if not previous.get("packages"):
         raise DriverError(
             "Expected a driver that was replaced on this host, found none remembered: nvidia_driver_state absent"
@@ -215,7 +234,7 @@ def _back(info):
             f"Expected the packages that served before, found no {', '.join(lost[:6])} in the repository any more:"
             " choose another nvidia_driver_version."
         )
-    gone = sorted(set(installed) - set(previous["packages"]))
+    gone = sorted({*installed, *info["unfinished"]} - set(previous["packages"]))
     fabric = any("fabric" in name for name in previous["packages"])
     own = [name for name, version in previous["packages"].items() if _driver.upstream(version) != previous["version"]]
     return dict(
@@ -230,7 +249,7 @@ def _back(info):
 
 def _removal(info):
     installed = _driver_packages.parts(info["packages"])
-    return dict(_empty("remove", ""), target={}, remove=sorted(installed))
+    return dict(_empty("remove", ""), target={}, remove=sorted({*installed, *info["unfinished"]}))
 
 
 def _finished(result, info, wanted):
@@ -244,11 +263,13 @@ def _finished(result, info, wanted):
         for name, to in sorted(target.items())
         if (to is not None and before.get(name) != to) or (to is None and name not in before)
     ]
-    changes += [{"name": name, "from": before[name], "to": None} for name in result["remove"] if name in before]
-    there = bool(_driver_packages.parts(before)) or bool(info["loaded"])
+    there = {**info["unfinished"], **before}
+    changes += [{"name": name, "from": there[name], "to": None} for name in result["remove"] if name in there]
+    serves = bool(_driver_packages.parts(before)) or bool(info["loaded"])
     # Headers and what else comes in any version touch no driver that is in use.
     moves = any(one["from"] or one["to"] for one in changes)
-    guarded = _in_use(info, wanted) if moves and there else None
+    guarded = _in_use(info, wanted) if moves and serves else None
+    result["managed"] = result["action"] == "install" or _managed(info)
     result["reboot"] = moves and (_not_what_is_loaded(info, result, target) or bool(info["rivals"]))
     result.update(
         packages=[{"name": name, "version": version} for name, version in sorted(target.items())],

@@ -93,6 +93,10 @@ packages:
   description: Installed parts of the driver with their versions.
   returned: success
   type: dict
+unfinished:
+  description: Parts of a driver that an interrupted run unpacked and did not configure, with their versions (apt).
+  returned: success
+  type: dict
 available:
   description: Versions of O(query) in the repositories, newest first; null when nothing was asked for.
   returned: success

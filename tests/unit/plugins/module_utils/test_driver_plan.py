@@ -45,6 +45,7 @@ def host(**changes):
         "loaded": None,
         "loaded_flavour": None,
         "packages": {},
+        "unfinished": {},
         "holds": [],
         "versions": {"kernel_module": None, "user_space": None, "fabric_manager": None},
         "rivals": [],
@@ -352,3 +353,57 @@ def test_removal():
     result = plan(installed(), state="absent")
     assert (result["action"], result["remove"]) == ("remove", NAMES)
     assert plan(host(), state="absent")["changes"] == []
+
+
+def interrupted(version="580.105.08", before="580.95.05", **record):
+    """An upgrade that died half way: the user space is there, the kernel module is unpacked."""
+    names = ["libcuda1", "nvidia-driver-cuda", "nvidia-persistenced"]
+    packages = dict.fromkeys(NAMES, before + "-1") if before else {}
+    return installed(
+        version,
+        packages=dict.fromkeys(names, version + "-1"),
+        unfinished={"nvidia-kernel-open-dkms": version + "-1"},
+        versions={"kernel_module": None, "user_space": version, "fabric_manager": None},
+        loaded=before,
+        record={"open": {"version": before, "packages": packages, "source": "nvidia"}, **record},
+    )
+
+
+def test_a_first_installation_that_was_interrupted_is_finished():
+    info = interrupted(before=None)
+    result = plan(info)
+    assert (result["action"], result["managed"], result["version"]) == ("install", True, "580.105.08")
+    assert result["changes"] == [{"name": "nvidia-kernel-open-dkms", "from": None, "to": "580.105.08-1"}]
+    # The last package came, the record did not: nothing to change, and it is ours all the same.
+    there = dict(installed("580.105.08"), record=info["record"])
+    assert (plan(there)["action"], plan(there)["managed"]) == ("keep", True)
+
+
+def test_a_run_that_ended_before_its_first_package_makes_no_driver_ours():
+    there = installed()
+    record = {"open": {"version": "580.95.05", "packages": there["packages"], "source": "nvidia"}}
+    result = plan(dict(there, record=record))
+    assert (result["action"], result["managed"]) == ("keep", False)
+    assert "was there before" in result["reason"]
+
+
+def test_the_removal_takes_what_was_never_configured():
+    result = plan(interrupted(before=None), state="absent")
+    assert result["remove"] == NAMES
+    assert {"name": "nvidia-kernel-open-dkms", "from": "580.105.08-1", "to": None} in result["changes"]
+
+
+def test_the_way_back_of_an_interrupted_upgrade_is_what_it_began_to_replace():
+    serving = {"version": "580.95.05", "packages": dict.fromkeys(NAMES, "580.95.05-1")}
+    info = interrupted(current=serving, previous=PREVIOUS)
+    result = plan(info, state="previous")
+    assert (result["action"], result["version"]) == ("install", "580.95.05")
+    assert result["packages"] == [{"name": name, "version": "580.95.05-1"} for name in NAMES]
+    # That way back is done, and remembered as one: asked for again it leads no further.
+    done = installed(record={"current": dict(serving, back=True), "previous": PREVIOUS})
+    assert plan(done, state="previous")["version"] == "580.95.05"
+    assert plan(done, state="previous")["action"] == "keep"
+
+
+def test_an_interrupted_first_installation_has_no_way_back():
+    assert "none remembered" in refusal(interrupted(before=None), state="previous")

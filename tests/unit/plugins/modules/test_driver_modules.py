@@ -32,6 +32,7 @@ class Host:
         self.root, self.packages, self.holds, self.argvs = root, {}, [], []
         self.simulation, self.answers = "", {}
         self.next_kernel = None
+        self.states = {}  # of dpkg, where they are not "ii "
 
     def run(self, _module, argv, seconds=None):
         self.argvs.append(list(argv))
@@ -40,7 +41,9 @@ class Host:
             if part in words:
                 return answer
         if argv[0] == "dpkg-query":
-            return 0, "".join(f"ii |{name}|{version}\n" for name, version in self.packages.items()), ""
+            return 0, "".join(
+                f"{self.states.get(name, 'ii ')}|{name}|{version}\n" for name, version in self.packages.items()
+            ), ""
         if argv[:2] == ["apt-mark", "showhold"]:
             return 0, "\n".join(self.holds), ""
         if argv[:2] == ["apt-mark", "hold"]:
@@ -56,6 +59,7 @@ class Host:
                     self.packages.pop(word[:-1], None)
                 else:
                     self.packages[name] = version
+                    self.states.pop(name, None)
         return 0, "", ""
 
     def installations(self):
@@ -160,6 +164,44 @@ def test_an_interrupted_change_keeps_the_first_way_back(host, monkeypatch):
     assert change(host)["changed"]
     assert record(host)["previous"]["packages"] == OLD
     assert "open" not in record(host)
+
+
+NEW = dict.fromkeys(OLD, "580.105.08-1")
+
+
+def test_what_was_unpacked_only_is_configured(host):
+    host.packages, host.states = dict(NEW), {"nvidia-kernel-open-dkms": "iF "}
+    host.simulation = "Conf nvidia-kernel-open-dkms (580.105.08-1 NVIDIA [all])\n"
+    info = run_module(driver_info, {"state_dir": host.state_dir})
+    assert info["unfinished"] == {"nvidia-kernel-open-dkms": "580.105.08-1"}
+    assert "nvidia-kernel-open-dkms" not in info["packages"]
+    result = change(host)
+    assert result["changes"] == [{"name": "nvidia-kernel-open-dkms", "from": None, "to": "580.105.08-1"}]
+    assert len(host.installations()) == 1
+    assert not change(host)["changed"]
+
+
+def test_what_waits_for_a_trigger_is_installed(host):
+    host.packages, host.states = dict(NEW), {"libcuda1": "iW "}
+    info = run_module(driver_info, {"state_dir": host.state_dir})
+    assert (info["packages"], info["unfinished"]) == (NEW, {})
+
+
+def test_what_was_unpacked_only_is_removed(host):
+    host.packages, host.states = dict(NEW), {"nvidia-kernel-open-dkms": "iU "}
+    host.simulation = "".join(f"Purg {name} [580.105.08-1]\n" for name in NEW)
+    assert run_module(driver_packages, {"state": "absent", "remove": sorted(NEW), "state_dir": host.state_dir})["changed"]
+    assert host.packages == {}
+
+
+def test_a_change_that_died_after_its_last_package_is_closed(host):
+    host.packages, host.holds = dict(NEW), sorted(NEW)
+    Path(host.state_dir).mkdir()
+    before = {"packages": OLD, "version": "580.95.05", "source": "nvidia"}
+    (Path(host.state_dir) / "record.json").write_text(json.dumps({"open": before}))
+    assert not change(host)["changed"]
+    assert record(host)["previous"] == before
+    assert (record(host)["current"]["version"], "open" in record(host)) == ("580.105.08", False)
 
 
 def test_what_is_no_driver_is_not_removed(host):
