@@ -40,6 +40,8 @@ COMPLETE = ("i", "W", "t")
 UNFINISHED = ("H", "U", "F")
 # What the vendor's .run installer leaves: its files are in no package, and stay under those of packages.
 RUNFILE = "/usr/bin/nvidia-uninstall"
+# Where NVIDIA's GPU operator mounts the driver of its container: no package of the host, no module in /lib/modules.
+CONTAINER = "/run/nvidia/driver"
 
 
 def run(module, argv, seconds=None):
@@ -225,7 +227,11 @@ def read_host(module):
     rivals = [name for name in tables.RIVALS if os.path.isdir("/sys/module/" + name)]
     pending = os.path.exists(os.path.join(params["state_dir"], "initramfs_pending"))
     flavours = (_driver_state.loaded_flavour(text), _driver_state.installed_flavour(parts))
-    reasons = _driver_state.reboot_reasons(loaded, versions, rivals, boards, pending, flavours)
+    runfile = os.path.exists(RUNFILE)
+    # Of a driver that packages brought no module is left once they are removed: the loaded one goes with the boot.
+    elsewhere = os.path.isdir(CONTAINER) or _driver_kernel.has_module(platform.release())
+    unpackaged = runfile or (elsewhere and not any(versions.values()))
+    reasons = _driver_state.reboot_reasons(loaded, versions, rivals, boards, pending, flavours, unpackaged)
     wanted = params["query"]
     also = [*(wanted or []), *params["also"], tables.HOLD_PACKAGES.get(system["distribution"], "")]
     result = {
@@ -249,7 +255,7 @@ def read_host(module):
         "users": users(),
         "servers": servers(module),
         "record": record_of(params["state_dir"]),
-        "runfile": os.path.exists(RUNFILE),
+        "runfile": runfile,
         "units": [unit for unit in UNITS if any(os.path.lexists(f"{folder}/{unit}") for folder in UNIT_DIRS)],
         "initramfs_pending": pending,
         "reboot_required": bool(reasons),

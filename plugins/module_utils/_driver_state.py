@@ -50,12 +50,15 @@ def installed_flavour(packages):
     return ("open" if any("open" in name for name in names) else "proprietary") if names else None
 
 
-def reboot_reasons(loaded, versions, rivals, boards, initramfs_pending, flavours=(None, None)):
+def reboot_reasons(loaded, versions, rivals, boards, initramfs_pending, flavours=(None, None), unpackaged=False):
     """Return why the host must boot again before the installed driver serves, as sentences; empty when it need not.
 
-    ``flavours``: of the loaded and of the installed kernel module.
+    ``flavours``: of the loaded and of the installed kernel module. ``unpackaged``: the loaded driver is no package's
+    (the .run installer's, a container's): packages do not tell what the next boot loads.
     Read from the host, never from what a run changed: a reboot that was put off stays due.
     """
+    if loaded and unpackaged:
+        return []
     reasons = []
     installed, user = versions["kernel_module"], versions["user_space"]
     if loaded and installed and loaded != installed:

@@ -144,3 +144,11 @@ def test_the_fabric_is_complete():
 def test_a_fabric_manager_of_another_version():
     found = problems(smi(text=FABRIC.format("Completed")), installed=versions(fabric_manager="580.105.08"), fabric=True)
     assert "fabric manager 580.105.08" in found[0]
+
+
+def test_packages_do_not_tell_what_a_driver_of_the_installer_does_at_the_next_boot():
+    """Otherwise each run would boot the host, and no boot would help."""
+    for found in (versions(None, None), versions(None, "570.195.03")):
+        assert _driver_state.reboot_reasons("580.95.05", found, [], BOARDS, False, unpackaged=True) == []
+    left = _driver_state.reboot_reasons(None, versions(), ["nouveau"], BOARDS, False, unpackaged=True)
+    assert "nouveau holds the boards" in left[0], "nothing is loaded: the packages count"

@@ -32,6 +32,7 @@ class Host:
         self.root, self.packages, self.holds, self.argvs = root, {}, [], []
         self.simulation, self.answers = "", {}
         self.next_kernel = None
+        self.kernels_with_module = []
         self.states = {}  # of dpkg, where they are not "ii "
 
     def run(self, _module, argv, seconds=None):
@@ -86,6 +87,8 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(_driver_repository, "APT_SOURCE", str(tmp_path / "etc" / "nvidia.sources"))
     monkeypatch.setattr(_driver_host, "UNIT_DIRS", (str(tmp_path / "units"),))
     monkeypatch.setattr(_driver_host, "RUNFILE", str(tmp_path / "nvidia-uninstall"))
+    monkeypatch.setattr(_driver_host, "CONTAINER", str(tmp_path / "container"))
+    monkeypatch.setattr(_driver_kernel, "has_module", lambda release: release in played.kernels_with_module)
     played.files = files
     played.state_dir = str(tmp_path / "state")
     return played
@@ -337,6 +340,23 @@ def test_units_that_are_there_also_masked_ones(host):
 def test_a_driver_of_the_installer_is_seen(host):
     (host.root / "nvidia-uninstall").write_text("")
     assert run_module(driver_info, {"state_dir": host.state_dir})["runfile"]
+
+
+LOADED = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (root@host)\n"
+
+
+@pytest.mark.parametrize("how", ["installer", "container", "module built by hand"])
+def test_a_loaded_driver_that_no_package_brought_needs_no_boot(host, how):
+    host.files["/proc/driver/nvidia/version"] = LOADED
+    info = {"state_dir": host.state_dir}
+    assert run_module(driver_info, info)["reboot_required"], "the packages were removed, the module is still loaded"
+    if how == "installer":
+        (host.root / "nvidia-uninstall").write_text("")
+    elif how == "container":
+        (host.root / "container").mkdir()
+    else:
+        host.kernels_with_module = [_driver_host.platform.release()]
+    assert not run_module(driver_info, info)["reboot_required"]
 
 
 def test_packages_that_are_asked_for_by_name(host):
