@@ -37,13 +37,15 @@ def _empty(action, reason):
     }
 
 
-def _in_use(info, wanted):
-    """Return why the driver must not be replaced now, or None."""
-    if wanted["allow_in_use"] or not (info["users"] or info["servers"]):
+def _in_use(info, wanted, moves, boots):
+    """Return why the driver must not be replaced, or the host not be booted, now; None when it may."""
+    if not (moves or boots) or wanted["allow_in_use"] or not (info["users"] or info["servers"]):
         return None
     held = [f"{one['name']} ({one['pid']})" for one in info["users"][:4]] + info["servers"]
+    what = "a driver that nobody uses" if moves else "nobody on a host that is to boot again"
+    way_out = "stop it" if moves else "stop it, set nvidia_driver_reboot_ok to false"
     return (
-        f"Expected a driver that nobody uses, found {', '.join(held)}: stop it, or set nvidia_driver_allow_in_use, with"
+        f"Expected {what}, found {', '.join(held)}: {way_out}, or set nvidia_driver_allow_in_use, with"
         " which the playbook gpufleet.sglang.driver stops the servers and proves them afterwards."
     )
 
@@ -166,10 +168,18 @@ def plan(info, wanted):
             return _empty("skip", "No NVIDIA board is on the PCI bus: nothing to do (nvidia_driver_without_gpu).")
         existing = _existing(info, wanted)
         if existing:
-            return _empty("keep", existing)
+            return _kept(existing, info, wanted)
         return _finished(_installation(info, wanted), info, wanted)
     except DriverError as error:
         return dict(_empty("refuse", str(error)), refusals=[str(error)])
+
+
+def _kept(reason, info, wanted):
+    """The driver that was there before stays; a reboot that is due for it is guarded as any other."""
+    guarded = _in_use(info, wanted, False, wanted["reboot_ok"] and info["reboot_required"])
+    if guarded:
+        return dict(_empty("refuse", guarded), refusals=[guarded])
+    return _empty("keep", reason)
 
 
 def _installation(info, wanted):
@@ -268,9 +278,10 @@ def _finished(result, info, wanted):
     serves = bool(_driver_packages.parts(before)) or bool(info["loaded"])
     # Headers and what else comes in any version touch no driver that is in use.
     moves = any(one["from"] or one["to"] for one in changes)
-    guarded = _in_use(info, wanted) if moves and serves else None
     result["managed"] = result["action"] == "install" or _managed(info)
     result["reboot"] = moves and (_not_what_is_loaded(info, result, target) or bool(info["rivals"]))
+    boots = wanted["reboot_ok"] and (result["reboot"] or info["reboot_required"])
+    guarded = _in_use(info, wanted, moves and serves, boots)
     result.update(
         packages=[{"name": name, "version": version} for name, version in sorted(target.items())],
         changes=changes,

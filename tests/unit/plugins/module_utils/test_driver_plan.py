@@ -26,6 +26,7 @@ WANTED = {
     "fabric_manager": "auto",
     "persistence": True,
     "allow_in_use": False,
+    "reboot_ok": False,
 }
 HOPPER = {"address": "0000:01:00.0", "device": "10de:2330", "generation": "hopper"}
 NAMES = ["libcuda1", "nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-persistenced"]
@@ -54,6 +55,8 @@ def host(**changes):
         "mok_enrolled": False,
         "users": [],
         "servers": [],
+        "reboot_required": False,
+        "reboot_reasons": [],
         "record": {},
         "available": {name: list(VERSIONS) for name in NAMES},
     }
@@ -196,7 +199,7 @@ def test_a_host_without_boards():
 def refusal(info, **changes):
     result = plan(info, **changes)
     assert result["action"] == "refuse"
-    assert result["packages"] == [] or "uses" in result["reason"]
+    assert result["packages"] == [] or "found sglang" in result["reason"] or "uses" in result["reason"]
     return result["reason"]
 
 
@@ -407,3 +410,24 @@ def test_the_way_back_of_an_interrupted_upgrade_is_what_it_began_to_replace():
 
 def test_an_interrupted_first_installation_has_no_way_back():
     assert "none remembered" in refusal(interrupted(before=None), state="previous")
+
+
+DUE = {"reboot_required": True, "reboot_reasons": ["The kernel runs the driver 580.95.05, installed is 580.105.08."]}
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["of the role", "there before"])
+def test_a_host_that_is_used_is_not_booted(ours):
+    info = installed("580.105.08", loaded="580.95.05", servers=["sglang-main.service"], **DUE)
+    info["record"] = info["record"] if ours else {}
+    reason = refusal(info, reboot_ok=True)
+    assert "nobody on a host that is to boot again, found sglang-main.service" in reason
+    assert "nvidia_driver_reboot_ok to false" in reason
+    assert plan(info, reboot_ok=True, allow_in_use=True)["action"] == "keep"
+    assert plan(info)["action"] == "keep", "without leave nothing boots"
+    assert plan(dict(info, servers=[]), reboot_ok=True)["action"] == "keep"
+
+
+def test_a_first_driver_that_needs_a_boot_is_no_reason_to_kill_a_server_on_the_cpu():
+    info = host(rivals=["nouveau"], servers=["sglang-main.service"])
+    assert "found sglang-main.service" in refusal(info, reboot_ok=True)
+    assert plan(info)["action"] == "install"
