@@ -31,7 +31,8 @@ DAEMONS = ("nvidia-persiste", "nv-fabricmanage", "nvidia-smi")
 SMI_SECONDS = 60
 PAUSE_SECONDS = 1
 # Units that the packages of a driver bring, and where units lie; a masked one is a link to nothing.
-UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
+FABRIC_UNIT = "nvidia-fabricmanager.service"
+UNITS = ("nvidia-persistenced.service", FABRIC_UNIT)
 UNIT_DIRS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 # Where dnf keeps what is held.
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
@@ -186,18 +187,34 @@ def record_of(state_dir):
 
 
 def smi_of(module, command, needs_fabric):
-    """Return what nvidia-smi says for a proof: rc, boards, text, sentence."""
+    """Return what nvidia-smi says for a proof: rc, boards, text, sentence; and whether the fabric manager runs."""
+    nothing = {"rc": 127, "boards": [], "text": "", "fabric_manager": False}
     path = find_command(module, command)
     if path is None:
-        return {"rc": 127, "boards": [], "text": "", "sentence": f"There is no {command} on this host."}
+        return dict(nothing, sentence=f"There is no {command} on this host.")
     rc, out, err = run(module, [path, "--query-gpu=driver_version", "--format=csv,noheader"], SMI_SECONDS)
     loaded = kernel_module_version(read_text("/proc/driver/nvidia/version"))
     known = failure_of(out + "\n" + err, loaded) if rc else None
-    text = ""
-    if rc == 0 and needs_fabric:
-        _rc, text, _err = run(module, [path, "-q"], SMI_SECONDS)
+    if rc:
+        return dict(nothing, rc=rc, sentence=known[1] if known else None)
+    text = run(module, [path, "-q"], SMI_SECONDS)[1] if needs_fabric else ""
     boards = [line.strip() for line in out.splitlines() if _driver.upstream(line.strip())]
-    return {"rc": rc, "boards": boards if rc == 0 else [], "text": text, "sentence": known[1] if known else None}
+    runs = needs_fabric and fabric_manager_runs(module)
+    return {"rc": rc, "boards": boards, "text": text, "sentence": None, "fabric_manager": runs}
+
+
+def has_unit(unit):
+    return any(os.path.lexists(f"{folder}/{unit}") for folder in UNIT_DIRS)
+
+
+def fabric_manager_runs(module):
+    """Return whether the unit is active (it is once the fabric is made), or without a unit, whether it is a process.
+
+    The driver of a container brings its own fabric manager.
+    """
+    if has_unit(FABRIC_UNIT):
+        return run(module, ["systemctl", "is-active", "-q", FABRIC_UNIT])[0] == 0
+    return any(read_text(path).strip() == "nv-fabricmanage" for path in glob.glob("/proc/[0-9]*/comm"))
 
 
 def _next_kernel(module, kernel):
@@ -256,7 +273,7 @@ def read_host(module):
         "servers": servers(module),
         "record": record_of(params["state_dir"]),
         "runfile": runfile,
-        "units": [unit for unit in UNITS if any(os.path.lexists(f"{folder}/{unit}") for folder in UNIT_DIRS)],
+        "units": [unit for unit in UNITS if has_unit(unit)],
         "initramfs_pending": pending,
         "reboot_required": bool(reasons),
         "reboot_reasons": reasons,

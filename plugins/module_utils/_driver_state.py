@@ -97,16 +97,45 @@ def kernel_signs(lines):
     return list(found)[:1]
 
 
-def fabric_state(text):
-    """Return the states of the fabric in the answer of ``nvidia-smi -q``, one for each board that has one."""
-    blocks = re.findall(r"^\s+Fabric\s*\n\s+State\s+:\s+(.+?)\s*$", text, re.MULTILINE)
-    return [one for one in blocks if one.upper() != "N/A"]
+_FABRIC = re.compile(r"^ +Fabric *\n +State +: +(.+?) *$(?:\n +Status +: +(.+?) *$)?", re.MULTILINE)
+
+
+def fabric_states(text):
+    """Return (state, status) of the fabric for each board in the answer of ``nvidia-smi -q``.
+
+    The status of a state that is not complete says nothing (NVML API reference, nvmlGpuFabricInfo_t).
+    """
+    found = [(match.group(1), match.group(2) or "Success") for match in _FABRIC.finditer(text)]
+    return [(state, status if state == "Completed" else "") for state, status in found]
+
+
+def fabric_problem(smi, boards):
+    """Return why the boards are not one fabric, in one sentence, or None.
+
+    ``smi``: text (of ``nvidia-smi -q``), boards and fabric_manager (whether it runs) of smi_of().
+    """
+    telling = [board for board in boards if board["generation"] in tables.FABRIC_STATE]
+    if not telling:
+        return None if smi["fabric_manager"] else (
+            "The fabric manager does not run: see journalctl -u nvidia-fabricmanager."
+        )
+    states = fabric_states(smi["text"])
+    wanted = min(len(telling), len(smi["boards"]))
+    complete = states.count(("Completed", "Success"))
+    if complete >= wanted:
+        return None
+    others = sorted({": ".join(filter(None, one)) for one in states if one != ("Completed", "Success")})
+    return (
+        f"The fabric is not complete ({complete} of {wanted} boards; {', '.join(others) or 'no state'}): see"
+        " journalctl -u nvidia-fabricmanager."
+    )
 
 
 def proof_problems(smi, loaded, versions, boards, expected_gpus, needs_fabric, kernel_lines):
     """Return why the driver is not proven, as sentences; empty when it is.
 
-    ``smi``: rc, boards (driver versions that it printed, one for each), text (of ``-q``) and sentence (of a failure).
+    ``smi``: rc, boards (driver versions that it printed, one for each), sentence (of a failure); text (of ``-q``) and
+    whether the fabric manager runs.
     """
     problems = []
     if smi["rc"] != 0:
@@ -129,8 +158,5 @@ def proof_problems(smi, loaded, versions, boards, expected_gpus, needs_fabric, k
         where = "on the PCI bus" if expected_gpus is None else "in nvidia_driver_expected_gpus"
         problems.append(f"nvidia-smi lists {len(smi['boards'])} boards, expected are {wanted} {where}.")
     if needs_fabric and smi["rc"] == 0:
-        states = fabric_state(smi["text"])
-        if not states or any(one != "Completed" for one in states):
-            found = ", ".join(sorted(set(states))) or "no state"
-            problems.append(f"The fabric is not complete ({found}): see journalctl -u nvidia-fabricmanager.")
+        problems += filter(None, [fabric_problem(smi, boards)])
     return problems + (kernel_signs(kernel_lines) if problems else []) + fatal_xids(kernel_lines)

@@ -53,6 +53,9 @@ NEWER_FROM = 0x3000
 # Boards of a Blackwell baseboard with NVSwitch: its switches are no NVIDIA devices on the PCI bus, and need NVLSM.
 BLACKWELL_BASEBOARD = {0x2901: "B200", 0x3182: "B300 SXM6"}  # pci.ids; Fabric Manager User Guide: NVLSM
 
+# Generations whose boards tell NVML the state of their fabric; the others print N/A, and their fabric manager counts.
+FABRIC_STATE = ("hopper", "blackwell", "newer")  # NVML API reference, nvmlDeviceGetGpuFabricInfo: Hopper or newer
+
 
 @dataclass(frozen=True)
 class Flavour:

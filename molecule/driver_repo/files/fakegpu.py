@@ -116,7 +116,8 @@ def smi(arguments):
         elif arguments[:1] == ["-q"]:
             print(
                 f"GPU 0000000{number + 1}:00.0\n    Fabric\n"
-                f"        State                             : {fabric_state(loaded)}"
+                f"        State                             : {fabric_state(loaded)}\n"
+                "        Status                            : Success"
             )
 
 

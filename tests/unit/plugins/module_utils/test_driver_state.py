@@ -83,13 +83,13 @@ def test_without_boards_nothing_has_to_be_loaded():
     assert _driver_state.reboot_reasons(None, versions(), [], [], False) == []
 
 
-def smi(rc=0, boards=("580.95.05",), text="", sentence=None):
-    return {"rc": rc, "boards": list(boards), "text": text, "sentence": sentence}
+def smi(rc=0, boards=("580.95.05",), text="", sentence=None, fabric_manager=True):
+    return {"rc": rc, "boards": list(boards), "text": text, "sentence": sentence, "fabric_manager": fabric_manager}
 
 
-def problems(answer=None, loaded="580.95.05", installed=None, expected=None, fabric=False, log=()):
+def problems(answer=None, loaded="580.95.05", installed=None, expected=None, fabric=False, log=(), boards=None):
     return _driver_state.proof_problems(
-        answer or smi(), loaded, installed or versions(), BOARDS, expected, fabric, list(log)
+        answer or smi(), loaded, installed or versions(), boards or BOARDS, expected, fabric, list(log)
     )
 
 
@@ -129,20 +129,53 @@ def test_what_the_kernel_says_explains_boards_that_are_not_there():
     assert "wants the open kernel modules" in found[1]
 
 
-FABRIC = (
-    "    Fabric\n        State                             : {}\n        Status                            : Success\n"
-)
+FABRIC = "GPU 00000000:0{0}:00.0\n    Fabric\n        State                             : {1}\n        Status{2}\n"
+STATUS = "                            : {0}\n        CliqueId                          : 0"
+
+
+def fabric(*boards, generation="hopper", fabric_manager=True):
+    """What is wrong with a fabric of as many boards as there are (state, status)."""
+    text = "".join(FABRIC.format(place, state, STATUS.format(status)) for place, (state, status) in enumerate(boards))
+    answer = smi(boards=["580.95.05"] * len(boards), text=text, fabric_manager=fabric_manager)
+    found = [dict(BOARDS[0], generation=generation) for _board in boards]
+    installed = versions(fabric_manager="580.95.05")
+    return problems(answer, installed=installed, fabric=True, boards=found)
+
+
+COMPLETE = ("Completed", "Success")
 
 
 def test_the_fabric_is_complete():
+    assert fabric(COMPLETE, COMPLETE) == []
+    assert fabric(COMPLETE, COMPLETE, generation="blackwell") == []
+
+
+@pytest.mark.parametrize(
+    ("board", "said"),
+    [
+        (("In Progress", "N/A"), "(1 of 2 boards; In Progress)"),
+        (("N/A", "N/A"), "(1 of 2 boards; N/A)"),
+        (("Completed", "Insufficient Resources"), "(1 of 2 boards; Completed: Insufficient Resources)"),
+    ],
+)
+def test_one_board_that_is_not_in_the_fabric(board, said):
+    assert said in fabric(COMPLETE, board)[0]
+
+
+def test_a_fabric_of_which_nothing_is_told():
     installed = versions(fabric_manager="580.95.05")
-    assert problems(smi(text=FABRIC.format("Completed")), installed=installed, fabric=True) == []
-    assert "In Progress" in problems(smi(text=FABRIC.format("In Progress")), installed=installed, fabric=True)[0]
-    assert "no state" in problems(smi(text=FABRIC.format("N/A")), installed=installed, fabric=True)[0]
+    assert "(0 of 1 boards; no state)" in problems(installed=installed, fabric=True)[0]
+
+
+def test_boards_before_hopper_tell_no_state_and_their_fabric_manager_counts():
+    nothing = ("N/A", "N/A")
+    assert fabric(nothing, nothing, generation="ampere") == []
+    found = fabric(nothing, nothing, generation="ampere", fabric_manager=False)
+    assert found == ["The fabric manager does not run: see journalctl -u nvidia-fabricmanager."]
 
 
 def test_a_fabric_manager_of_another_version():
-    found = problems(smi(text=FABRIC.format("Completed")), installed=versions(fabric_manager="580.105.08"), fabric=True)
+    found = problems(installed=versions(fabric_manager="580.105.08"), fabric=True)
     assert "fabric manager 580.105.08" in found[0]
 
 

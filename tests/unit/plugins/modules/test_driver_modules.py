@@ -278,6 +278,26 @@ def test_a_proof_waits_for_boards_that_are_there_only(host, monkeypatch, devices
     assert "No driver is loaded." in result["problems"]
 
 
+@pytest.mark.parametrize("active", [True, False])
+def test_a_fabric_of_boards_that_tell_no_state_is_its_unit(host, monkeypatch, active):
+    """A100, whose NVSwitches are devices on the bus."""
+    a100 = dict(H100, device="0x20b2")
+    switch = dict(H100, device="0x1af1", address="0000:02:00.0", **{"class": "0x068000"})
+    monkeypatch.setattr(_driver_host, "pci_devices", lambda: [a100, switch])
+    monkeypatch.setattr(_driver_host, "find_command", lambda module, name: "/usr/bin/nvidia-smi")
+    (host.root / "units").mkdir()
+    (host.root / "units" / "nvidia-fabricmanager.service").write_text("")
+    host.packages = dict(OLD, **{"nvidia-fabricmanager": "580.95.05-1"})
+    host.files["/proc/driver/nvidia/version"] = LOADED
+    host.answers = {
+        "--query-gpu": (0, "580.95.05\n", ""),
+        "nvidia-smi -q": (0, "    Fabric\n        State                             : N/A\n", ""),
+        "is-active": (0 if active else 3, "", ""),
+    }
+    problems = run_module(driver_info, {"prove": True, "state_dir": host.state_dir})["problems"]
+    assert problems == ([] if active else ["The fabric manager does not run: see journalctl -u nvidia-fabricmanager."])
+
+
 def test_a_distribution_that_nobody_knows(host):
     host.files["/etc/os-release"] = "ID=sles\n"
     assert "found sles" in run_module(driver_info, {"state_dir": host.state_dir})["msg"]
