@@ -144,6 +144,17 @@ def branch_problem(branch, boards):
     return None
 
 
+def same_machine(host, controller):
+    """Return whether both are one machine, so that a boot of the host would end the run that asks for it.
+
+    Each is ``machine`` of driver_info: ids of the machine and of its boot, and whether it is a container. Machines that
+    were cloned share the first, a container shares the second with the machine that it runs on.
+    """
+    same = {name: bool(host[name]) and host[name] == controller[name] for name in ("machine_id", "boot_id")}
+    # A controller in a container of this very host has another machine id, and dies with the host all the same.
+    return same["boot_id"] and (same["machine_id"] or not host["container"])
+
+
 def repository_for(distribution, major):
     """Return NVIDIA's repository of a distribution. Raises DriverError when there is none."""
     for row in tables.REPOSITORIES:

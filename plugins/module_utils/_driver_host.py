@@ -217,6 +217,16 @@ def fabric_manager_runs(module):
     return any(read_text(path).strip() == "nv-fabricmanage" for path in glob.glob("/proc/[0-9]*/comm"))
 
 
+def machine(read=read_text):
+    """Return what tells this machine from another, and this boot from another."""
+    return {
+        "machine_id": read("/etc/machine-id").strip(),
+        "boot_id": read("/proc/sys/kernel/random/boot_id").strip(),
+        # Written by systemd in a container (systemd.io, Container Interface), by podman and by Docker.
+        "container": any(map(os.path.exists, ("/run/systemd/container", "/run/.containerenv", "/.dockerenv"))),
+    }
+
+
 def _next_kernel(module, kernel):
     """Return release, headers, module of the kernel that boots next; None when it is ``kernel``, or not this host's."""
     release = None if module.params["kernel"] else _driver_kernel.next_release(lambda argv: run(module, argv))
@@ -253,6 +263,7 @@ def read_host(module):
     also = [*(wanted or []), *params["also"], tables.HOLD_PACKAGES.get(system["distribution"], "")]
     result = {
         "os": system,
+        "machine": machine(),
         "kernel": kernel,
         "headers": _driver_kernel.has_headers(kernel),
         "next_kernel": _next_kernel(module, kernel),

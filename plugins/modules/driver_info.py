@@ -74,6 +74,10 @@ boards:
   returned: success
   type: list
   elements: dict
+machine:
+  description: RV(ignore:machine_id), RV(ignore:boot_id), and whether it is a RV(ignore:container).
+  returned: success
+  type: dict
 next_kernel:
   description: The kernel that boots next, RV(ignore:release), RV(ignore:headers), RV(ignore:module); null when it is
     the one that runs, when nobody can tell, or with O(kernel).

@@ -226,3 +226,26 @@ def test_layouts_do_not_overlap():
         for branch in range(row.first_branch, min(row.last_branch, 999) + 1):
             assert (row.source, row.distribution, branch) not in seen
             seen[row.source, row.distribution, branch] = row
+
+
+HERE = {"machine_id": "3d1219c7", "boot_id": "aaaa", "container": False}
+
+
+@pytest.mark.parametrize(
+    ("host", "same"),
+    [
+        (HERE, True),
+        (dict(HERE, boot_id="bbbb"), False),  # a clone
+        (dict(HERE, machine_id="0fe2"), True),  # the controller is a container of this host
+        (dict(HERE, machine_id="0fe2", container=True), False),  # the host is a container beside the controller
+        (dict(HERE, container=True), True),  # the play runs in the container that it is to boot
+        ({"machine_id": "", "boot_id": "", "container": False}, False),
+    ],
+)
+def test_a_host_that_is_the_controller(host, same):
+    assert _driver.same_machine(host, HERE) is same
+
+
+def test_nothing_known_of_either_is_no_sameness():
+    nothing = {"machine_id": "", "boot_id": "", "container": False}
+    assert _driver.same_machine(nothing, nothing) is False
