@@ -250,7 +250,10 @@ def read_host(module):
     text = read_text("/proc/driver/nvidia/version")
     loaded = kernel_module_version(text)
     parts = _driver_packages.parts(packages)
-    versions = _driver_state.versions_of(parts)
+    of_file = None
+    if _driver_state.has_prebuilt(parts):
+        of_file = _driver_kernel.module_version(lambda argv: run(module, argv), kernel)
+    versions = _driver_state.versions_of(parts, of_file)
     rivals = [name for name in tables.RIVALS if os.path.isdir("/sys/module/" + name)]
     pending = os.path.exists(os.path.join(params["state_dir"], "initramfs_pending"))
     flavours = (_driver_state.loaded_flavour(text), _driver_state.installed_flavour(parts))

@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import re
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import upstream
+
 MODULES = "/lib/modules"
 BOOT = "/boot"
 _IMAGE = re.compile(r"^(?:.*/)?vmlinuz-(\d\S*)$")
@@ -41,6 +43,12 @@ def next_release(run, boot=BOOT):
     rc, out, _err = run(["grubby", "--default-kernel"])
     asked = release_of(out) if rc == 0 else None
     return asked or (newest(sorted(os.listdir(boot))) if os.path.isdir(boot) else None)
+
+
+def module_version(run, release):
+    """Return the driver version that the file of the module says for a kernel, None where there is none."""
+    rc, out, _err = run(["modinfo", "-k", release, "-F", "version", "nvidia"])
+    return upstream(out.strip()) if rc == 0 else None
 
 
 def has_headers(release, root=MODULES):

@@ -154,6 +154,20 @@ def _headers(info, wanted):
     return names, missing
 
 
+def _prebuilt_for_next(info, wanted, layout, branch, flavour):
+    """Return (prebuilt modules of the kernel that boots next, why they are missing)."""
+    later = info["next_kernel"]
+    if wanted["kernel_build"] != "prebuilt" or not wanted["kernel_modules"] or not later:
+        return [], []
+    name = _driver_packages.kernel_package(layout, branch, flavour, "prebuilt", later["release"])
+    if name in info["packages"] or info["available"] is None or info["available"].get(name):
+        return [name], []
+    return [], [
+        f"Expected modules for the kernel {later['release']}, which boots next, found no package {name}: remove that"
+        " kernel, or boot it, then run again."
+    ]
+
+
 def plan(info, wanted):
     """Return what is to be done. ``info``: of driver_info; ``wanted``: the variables of the role without their prefix.
 
@@ -186,8 +200,10 @@ def _installation(info, wanted):
     layout, branch, exact, flavour, names, fabric = _parts_wanted(info, wanted)
     installed = _driver_packages.parts(info["packages"])
     headers, missing = _headers(info, wanted)
+    modules, no_modules = _prebuilt_for_next(info, wanted, layout, branch, flavour)
+    missing = missing + no_modules
     refusals = [one for one in (_runfile(info), _secure_boot(info, wanted), *missing) if one]
-    others = [*wanted["extra_packages"], *_hold_package(info, wanted), *headers]
+    others = [*wanted["extra_packages"], *_hold_package(info, wanted), *headers, *modules]
     result = _empty("ask", "")
     result.update(
         kernel_module=flavour,

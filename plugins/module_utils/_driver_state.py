@@ -13,7 +13,9 @@ import re
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import upstream
 
-_KERNEL_PACKAGE = re.compile(r"dkms|kmod-nvidia|kernel-open|^linux-modules-nvidia-")
+# Prebuilt modules (Ubuntu) have the version of their kernel.
+_PREBUILT = re.compile(r"^linux-modules-nvidia-\d{3}")
+_KERNEL_PACKAGE = re.compile(r"dkms|kmod-nvidia|kernel-open|" + _PREBUILT.pattern)
 _COMMON = re.compile(r"common|support|source")
 _USER_PACKAGE = re.compile(r"^(libcuda1|libnvidia-ml1?|libnvidia-compute.*|nvidia-driver-cuda(-libs)?)$")
 _FABRIC_PACKAGE = re.compile(r"^nvidia-fabric-?manager(-\d{3})?$")
@@ -28,11 +30,21 @@ def _version_of(packages, pattern, never=None):
     return next((one for one in found if one), None)
 
 
-def versions_of(packages):
-    """Return driver versions of the installed kernel module, user space and fabric manager; None where none is."""
+def has_prebuilt(packages):
+    """Return whether the kernel module came prebuilt, so that its package does not tell the driver's version."""
+    return any(_PREBUILT.match(name) for name in packages)
+
+
+def versions_of(packages, module=None):
+    """Return driver versions of the installed kernel module, user space and fabric manager; None where none is.
+
+    ``module``: what the file of a prebuilt module says; where it says nothing, it is taken to be that of user space.
+    """
+    user = _version_of(packages, _USER_PACKAGE)
+    prebuilt = (module or user) if has_prebuilt(packages) else None
     return {
-        "kernel_module": _version_of(packages, _KERNEL_PACKAGE, _COMMON),
-        "user_space": _version_of(packages, _USER_PACKAGE),
+        "kernel_module": _version_of(packages, _KERNEL_PACKAGE, _COMMON) or prebuilt,
+        "user_space": user,
         "fabric_manager": _version_of(packages, _FABRIC_PACKAGE),
     }
 

@@ -76,3 +76,15 @@ def test_headers_are_what_build_leads_to(tmp_path):
     (tmp_path / "6.1.0-28-amd64" / "build").mkdir(parents=True)
     assert kernel.has_headers("6.1.0-28-amd64", str(tmp_path)) is True
     assert kernel.has_headers("6.1.0-29-amd64", str(tmp_path)) is False
+
+
+def test_the_version_that_the_file_of_a_module_says():
+    asked = []
+
+    def modinfo(argv):
+        asked.append(argv)
+        return 0, "580.95.05\n", ""
+
+    assert kernel.module_version(modinfo, "6.8.0-79-generic") == "580.95.05"
+    assert asked == [["modinfo", "-k", "6.8.0-79-generic", "-F", "version", "nvidia"]]
+    assert kernel.module_version(lambda argv: (1, "", "not found"), "6.8.0-79-generic") is None

@@ -226,6 +226,40 @@ def test_signed_modules_of_the_distribution_pass_secure_boot():
     assert result["own_version"] == [name]
 
 
+SIGNED = "linux-modules-nvidia-580-server-open-6.8.0-79-generic"
+SIGNED_NEXT = "linux-modules-nvidia-580-server-open-6.8.0-101-generic"
+SIGNED_USER = [
+    "libnvidia-cfg1-580-server",
+    "libnvidia-compute-580-server",
+    "nvidia-compute-utils-580-server",
+    "nvidia-utils-580-server",
+]
+
+
+def signed(there, **packages):
+    """Ubuntu with prebuilt modules that serve; another kernel boots next. ``there``: whether it has modules, too."""
+    found = {**dict.fromkeys(SIGNED_USER, "580.95.05-0ubuntu1"), SIGNED: "6.8.0-79.79+1", **packages}
+    return installed(
+        os={"distribution": "ubuntu", "major": "24.04", "architecture": "x86_64"},
+        kernel="6.8.0-79-generic",
+        next_kernel={"release": "6.8.0-101-generic", "headers": False, "module": False},
+        packages=found,
+        available={**{name: [version] for name, version in found.items()}, SIGNED_NEXT: ["6.8.0-101.101+1"] * there},
+    )
+
+
+def test_the_kernel_that_boots_next_gets_its_prebuilt_module():
+    prebuilt = {"source": "distribution", "kernel_build": "prebuilt"}
+    result = plan(signed(there=True), **prebuilt)
+    assert result["changes"] == [{"name": SIGNED_NEXT, "from": None, "to": None}]
+    assert result["remove"] == []
+    both = signed(True, **{SIGNED_NEXT: "6.8.0-101.101+1"})
+    assert plan(both, **prebuilt)["action"] == "keep"
+    missing = plan(signed(there=False), **prebuilt)
+    assert missing["action"] == "keep"
+    assert SIGNED_NEXT in missing["lines"][-1]
+
+
 def test_headers():
     there = host(headers=False)
     there["available"]["linux-headers-6.1.0-40-amd64"] = ["6.1.153-1"]

@@ -185,3 +185,19 @@ def test_packages_do_not_tell_what_a_driver_of_the_installer_does_at_the_next_bo
         assert _driver_state.reboot_reasons("580.95.05", found, [], BOARDS, False, unpackaged=True) == []
     left = _driver_state.reboot_reasons(None, versions(), ["nouveau"], BOARDS, False, unpackaged=True)
     assert "nouveau holds the boards" in left[0], "nothing is loaded: the packages count"
+
+
+PREBUILT = {
+    "linux-modules-nvidia-580-server-open-6.8.0-79-generic": "6.8.0-79.79+1",
+    "libnvidia-compute-580-server": "580.95.05-0ubuntu1",
+}
+
+
+def test_a_prebuilt_module_has_the_version_of_its_file_or_of_user_space():
+    assert _driver_state.versions_of(PREBUILT) == versions()
+    assert _driver_state.versions_of(PREBUILT, "580.105.08") == versions("580.105.08")
+    assert _driver_state.installed_flavour(PREBUILT) == "open"
+    reasons = _driver_state.reboot_reasons(None, _driver_state.versions_of(PREBUILT), ["nouveau"], BOARDS, True)
+    assert len(reasons) == 2
+    storage = {"linux-modules-nvidia-fs-6.8.0-79-generic": "6.8.0-79.79+1"}
+    assert _driver_state.has_prebuilt(storage) is False, "GPUDirect storage is no driver"
