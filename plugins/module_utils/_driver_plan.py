@@ -193,7 +193,12 @@ def _kept(reason, info, wanted):
     guarded = _in_use(info, wanted, False, wanted["reboot_ok"] and info["reboot_required"])
     if guarded:
         return dict(_empty("refuse", guarded), refusals=[guarded])
-    return _empty("keep", reason)
+    version = info["loaded"] or info["versions"]["user_space"]
+    branch, exact = _driver.wanted_version(wanted["version"])
+    notices = ["Its packages are not held: whoever installed it moves it."]
+    if version != exact if exact else _driver.branch_of(version) != branch:
+        notices.append(f"It is not the wanted {wanted['version']}, which nvidia_driver_keep_existing: false brings.")
+    return dict(_empty("keep", reason), notices=notices, lines=[reason, *notices])
 
 
 def _installation(info, wanted):

@@ -465,3 +465,12 @@ def test_a_first_driver_that_needs_a_boot_is_no_reason_to_kill_a_server_on_the_c
     info = host(rivals=["nouveau"], servers=["sglang-main.service"])
     assert "found sglang-main.service" in refusal(info, reboot_ok=True)
     assert plan(info)["action"] == "install"
+
+
+@pytest.mark.parametrize(
+    ("version", "other"), [("580", False), ("580.95.05", False), ("590", True), ("580.105.08", True)]
+)
+def test_a_kept_driver_says_what_it_is_not(version, other):
+    result = plan(installed(record={}), version=version)
+    assert result["lines"][:2] == [result["reason"], "Its packages are not held: whoever installed it moves it."]
+    assert any(f"not the wanted {version}" in line for line in result["lines"]) is other
