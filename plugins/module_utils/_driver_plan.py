@@ -108,12 +108,25 @@ def _parts_wanted(info, wanted):
 
 
 def _secure_boot(info, wanted):
-    if not info["secure_boot"] or wanted["kernel_build"] == "prebuilt" or info["mok_enrolled"]:
+    """Return why Secure Boot would not load the modules, with ways out that this distribution has; None when it would.
+
+    The key does not exist before something is built or it is made: on a bare host it is made first.
+    """
+    built_here = wanted["kernel_modules"] and wanted["kernel_build"] == "dkms"
+    if not info["secure_boot"] or info["mok_enrolled"] or not built_here:
         return None
+    distribution = info["os"]["distribution"]
+    key = next(row for row in tables.SIGNING_KEYS if row.distribution == distribution)
+    ways = [
+        f"make one and enrol it (install dkms, {key.command}, mokutil --import {key.path}, then a person at the console)"
+    ]
+    if any(row.distribution == distribution and row.open_prebuilt for row in tables.LAYOUTS):
+        ways.append(
+            "use signed prebuilt modules (nvidia_driver_source: distribution, nvidia_driver_kernel_build: prebuilt)"
+        )
     return (
         "Expected modules that Secure Boot accepts, found it on and no enrolled key for modules built on the host:"
-        " enrol one (mokutil --import /var/lib/dkms/mok.pub, then a person at the console), use signed prebuilt modules"
-        " (nvidia_driver_kernel_build: prebuilt), or switch it off in the firmware."
+        f" {', '.join(ways)}, or switch it off in the firmware."
     )
 
 
@@ -177,7 +190,7 @@ def plan(info, wanted):
         if wanted["state"] == "absent":
             return _finished(_removal(info), info, wanted)
         if wanted["state"] == "previous":
-            return _finished(_back(info), info, wanted)
+            return _finished(_back(info, wanted), info, wanted)
         if not info["boards"] and not wanted["without_gpu"]:
             return _empty("skip", "No NVIDIA board is on the PCI bus: nothing to do (nvidia_driver_without_gpu).")
         existing = _existing(info, wanted)
@@ -239,7 +252,7 @@ def _installation(info, wanted):
     return dict(result, action="install", version=version, target=target, remove=gone)
 
 
-def _back(info):
+def _back(info, wanted):
     """The set of packages that the newest change replaced. When that was done, run again it leads nowhere else.
 
     A change that was interrupted is the newest: what served before it is its way back.
@@ -251,8 +264,19 @@ def _back(info):
             "Expected a driver that was replaced on this host, found none remembered: nvidia_driver_state absent"
             " removes the driver, nvidia_driver_version installs another."
         )
-    result = dict(_empty("ask", ""), query=sorted(previous["packages"]), version=previous["version"])
+    # What was built on the host is built once more, with the same needs.
+    flavour = _driver_state.installed_flavour(previous["packages"])
+    build = "prebuilt" if _driver_state.has_prebuilt(previous["packages"]) else "dkms"
+    headers, missing = _headers(info, dict(wanted, kernel_modules=flavour is not None, kernel_build=build))
+    secure_boot = _secure_boot(info, dict(wanted, kernel_modules=flavour is not None, kernel_build=build))
+    refusals = [one for one in (_runfile(info), secure_boot, *missing) if one]
+    query = sorted([*previous["packages"], *headers])
+    result = dict(_empty("ask", ""), query=query, version=previous["version"], kernel_module=flavour)
     installed = _driver_packages.parts(info["packages"])
+    if installed == previous["packages"]:
+        refusals, headers = [], []
+    if refusals:
+        return dict(result, action="refuse", reason=refusals[0], refusals=refusals)
     if info["available"] is None and installed != previous["packages"]:
         return result
     lost = [
@@ -271,7 +295,7 @@ def _back(info):
     return dict(
         result,
         action="install",
-        target=dict(previous["packages"]),
+        target=dict(previous["packages"], **dict.fromkeys(headers)),
         remove=gone,
         own_version=sorted(own),
         fabric_manager=fabric,

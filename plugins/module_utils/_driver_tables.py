@@ -217,6 +217,27 @@ HOLD_PACKAGES = {"rhel": "python3-dnf-plugin-versionlock"}  # NVIDIA driver inst
 # What else belongs to a driver though its name has no "nvidia".
 OTHER_NAMES = ("libcuda1", "libcudadebugger1", "libnvcuvid1", "libnvoptix1", "libnvsdm", "cuda-drivers", "nvlsm")
 
+@dataclass(frozen=True)
+class SigningKey:
+    """How a distribution makes the key that signs modules built by DKMS, and where it lies."""
+
+    distribution: str
+    command: str
+    path: str
+    source: str
+
+
+SIGNING_KEYS = (
+    SigningKey("debian", "dkms generate_mok", "/var/lib/dkms/mok.pub", "wiki.debian.org/SecureBoot; DKMS README"),
+    SigningKey("rhel", "dkms generate_mok", "/var/lib/dkms/mok.pub", "DKMS README: Secure Boot"),
+    SigningKey(
+        "ubuntu",
+        "update-secureboot-policy --new-key",
+        "/var/lib/shim-signed/mok/MOK.der",
+        "wiki.ubuntu.com/UEFI/SecureBoot",
+    ),
+)
+
 # Modules of the kernel that take the boards before the driver can; all are kept out.
 RIVALS = {
     "nouveau": "github.com/NVIDIA/ansible-role-nvidia-driver#44",

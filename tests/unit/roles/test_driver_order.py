@@ -1,12 +1,12 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The order in which the driver's tasks ask, refuse and change: nothing is stopped or booted before it was asked for."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
+import tree
 import yaml
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def names(path):
@@ -18,7 +18,7 @@ def names(path):
             for part in ("tasks", "block", "rescue", "always"):
                 yield from walk(task.get(part, []))
 
-    return list(walk(yaml.safe_load((ROOT / path).read_text())))
+    return list(walk(yaml.safe_load((tree.ROOT / path).read_text())))
 
 
 def in_order(path, *wanted):

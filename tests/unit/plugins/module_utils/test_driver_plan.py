@@ -206,6 +206,17 @@ def refusal(info, **changes):
 def test_secure_boot_is_refused_before_anything_is_asked():
     assert "Secure Boot" in refusal(host(secure_boot=True, available=None))
     assert plan(host(secure_boot=True, mok_enrolled=True))["action"] == "install"
+    assert plan(host(secure_boot=True), kernel_modules=False)["action"] == "install", "user space needs no signature"
+
+
+def test_the_ways_out_of_secure_boot_are_those_of_the_distribution():
+    debian = refusal(host(secure_boot=True, available=None))
+    assert "dkms generate_mok, mokutil --import /var/lib/dkms/mok.pub" in debian
+    assert "prebuilt" not in debian, "Debian has none"
+    ubuntu = host(secure_boot=True, available=None, os={"distribution": "ubuntu", "major": "24.04"})
+    said = refusal(ubuntu)
+    assert "update-secureboot-policy --new-key, mokutil --import /var/lib/shim-signed/mok/MOK.der" in said
+    assert "nvidia_driver_source: distribution, nvidia_driver_kernel_build: prebuilt" in said
 
 
 def test_signed_modules_of_the_distribution_pass_secure_boot():
@@ -474,3 +485,23 @@ def test_a_kept_driver_says_what_it_is_not(version, other):
     result = plan(installed(record={}), version=version)
     assert result["lines"][:2] == [result["reason"], "Its packages are not held: whoever installed it moves it."]
     assert any(f"not the wanted {version}" in line for line in result["lines"]) is other
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"secure_boot": True}, "Secure Boot"), ({"runfile": True}, "nvidia-uninstall"), ({"headers": False}, "headers of")],
+)
+def test_a_way_back_is_refused_for_what_a_new_driver_is(changes, said):
+    info = installed(**changes)
+    info["record"]["previous"] = PREVIOUS
+    assert said in refusal(info, state="previous")
+    # Back already: nothing is built.
+    info["record"]["current"]["back"] = True
+    assert plan(info, state="previous")["action"] == "keep"
+
+
+def test_a_way_back_brings_the_headers():
+    info = installed(headers=False)
+    info["record"]["previous"] = PREVIOUS
+    info["available"]["linux-headers-6.1.0-40-amd64"] = ["6.1.153-1"]
+    assert {"name": "linux-headers-6.1.0-40-amd64", "version": None} in plan(info, state="previous")["packages"]
