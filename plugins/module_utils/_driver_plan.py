@@ -336,7 +336,9 @@ def _finished(result, info, wanted):
     if guarded:
         return dict(result, action="refuse", reason=guarded, refusals=[guarded])
     if not changes and result["action"] == "install":
-        return dict(result, action="keep", reason=f"The driver is {result['version']}, as wanted.")
+        reason = f"The driver is {result['version']}, as wanted."
+        due = ["reboot: due", *info["reboot_reasons"]] if info["reboot_required"] else []
+        return dict(result, action="keep", reason=reason, lines=[reason, *due, *result["notices"]])
     return dict(result, reason=result["lines"][0])
 
 
@@ -357,6 +359,9 @@ def _lines(result, info, changes, wanted):
         lines.append(f"  {one['name']} {one['from'] or '-'} -> {to}")
     if result["action"] == "install":
         lines.append("hold: " + ("every part" if wanted["hold"] else "nothing"))
-    otherwise = "not needed" if info["loaded"] else "if the module does not load"
-    lines.append("reboot: " + ("due afterwards" if result["reboot"] else otherwise))
+    if result["reboot"] or info["reboot_required"]:
+        boot = "due afterwards" if result["reboot"] else "due"
+    else:
+        boot = "not needed" if info["loaded"] else "if the module does not load"
+    lines.append("reboot: " + boot)
     return lines + result["notices"]

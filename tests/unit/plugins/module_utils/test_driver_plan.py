@@ -505,3 +505,12 @@ def test_a_way_back_brings_the_headers():
     info["record"]["previous"] = PREVIOUS
     info["available"]["linux-headers-6.1.0-40-amd64"] = ["6.1.153-1"]
     assert {"name": "linux-headers-6.1.0-40-amd64", "version": None} in plan(info, state="previous")["packages"]
+
+
+def test_what_is_as_wanted_says_so_and_whether_a_boot_is_still_due():
+    assert plan(installed())["lines"] == ["The driver is 580.95.05, as wanted."]
+    due = installed("580.105.08", loaded="580.95.05", **DUE)
+    assert plan(due)["lines"] == ["The driver is 580.105.08, as wanted.", "reboot: due", *DUE["reboot_reasons"]]
+    # Something comes beside it: what was due stays due.
+    beside = plan(dict(due, available={**due["available"], "nvtop": ["3.0"]}), extra_packages=["nvtop"])
+    assert beside["lines"][-1] == "reboot: due"
