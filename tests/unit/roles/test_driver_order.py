@@ -35,3 +35,10 @@ def test_servers_that_nobody_would_prove_are_met_before_any_is_stopped():
         "Hold the servers, keep clients away and stop them",
         "Change the driver",
     )
+
+
+def test_whether_a_boot_is_due_is_known_on_every_host_that_was_looked_at():
+    """Also where nothing follows, because no board is there."""
+    tasks = yaml.safe_load((tree.ROOT / "roles/nvidia_driver/tasks/look.yml").read_text())
+    facts = [task["ansible.builtin.set_fact"] for task in tasks if "ansible.builtin.set_fact" in task]
+    assert any({"nvidia_driver_reboot_required", "nvidia_driver_reboot_reasons"} <= set(one) for one in facts)
