@@ -90,16 +90,37 @@ def reboot_reasons(loaded, versions, rivals, boards, initramfs_pending, flavours
     return list(dict.fromkeys(reasons))
 
 
+# With MIG the place is followed by the instance: (PCI:0000:01:00 GPU-I:05) (open-gpu-kernel-modules, kernel_rc.c).
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)(.*)")
+_PLACE = re.compile(r"GPU (?:at PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})")
+_LOST = 79
+
+
+def _meaning(number, rest):
+    """Return what an Xid means when a board is not fit to serve after it, else None."""
+    if number in tables.NVLINK_XIDS:
+        fatal = re.search(r"\bFatal\b", rest)
+        return f"fatal NVLink error, {tables.NVLINK_XIDS[number]}" if fatal else None
+    return tables.FATAL_XIDS.get(number)
+
+
 def fatal_xids(lines):
-    """Return a sentence for each Xid in lines of the kernel log after which a board is not fit to serve."""
-    found = {}
+    """Return a sentence for each line of the kernel log after which a board is not fit to serve.
+
+    A board that has fallen off the bus may be told without an Xid, in lines of which an earlier one has its place
+    (NVIDIA/NVSentinel#155).
+    """
+    found, place = {}, "a board"
     for line in lines:
-        match = re.search(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)", line)
-        if match and int(match.group(2)) in tables.FATAL_XIDS:
-            number = int(match.group(2))
-            found[f"{match.group(1)} {number}"] = (
-                f"The kernel log has Xid {number} of {match.group(1)} since this boot ({tables.FATAL_XIDS[number]})."
-            )
+        match = _XID.search(line)
+        meaning = match and _meaning(int(match.group(2)), match.group(3))
+        if meaning:
+            where, number = match.group(1), int(match.group(2))
+            found[where, number] = f"The kernel log has Xid {number} of {where} since this boot ({meaning})."
+        named = _PLACE.search(line)
+        place = named.group(1) if named else place
+        if not match and "fallen off the bus" in line:
+            found.setdefault((place, _LOST), f"The kernel log says that {place} fell off the bus since this boot.")
     return list(found.values())
 
 

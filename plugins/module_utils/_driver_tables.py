@@ -252,6 +252,10 @@ FATAL_XIDS = {
     119: "GSP timeout", 120: "GSP error", 136: "link training failed", 140: "unrecovered ECC error",
     143: "GPU initialisation failed", 154: "recovery action required",
 }  # source: NVIDIA XID errors, catalogue
+# Errors of NVLink 5 (Blackwell). The line says whether one is fatal; the others the link has repaired itself.
+NVLINK_XIDS = {
+    144: "SAW", 145: "RLW", 146: "TLW", 147: "TREX", 148: "NVLPW", 149: "NETIR", 150: "MSE",
+}  # source: NVIDIA XID errors, catalogue: NVLink 5
 
 # What the kernel log says of boards that nvidia-smi does not list, and what repairs it. The first one that is there
 # counts: the second line also follows the first.

@@ -201,3 +201,32 @@ def test_a_prebuilt_module_has_the_version_of_its_file_or_of_user_space():
     assert len(reasons) == 2
     storage = {"linux-modules-nvidia-fs-6.8.0-79-generic": "6.8.0-79.79+1"}
     assert _driver_state.has_prebuilt(storage) is False, "GPUDirect storage is no driver"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("NVRM: Xid (PCI:0000:01:00 GPU-I:05): 95, pid=7062, Uncontained: LTC TAG", "Xid 95 of 0000:01:00"),
+        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 119, pid=9, name=a, Timeout", "Xid 119 of 0000:3b:00"),
+        ("NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6)", "fatal NVLink error"),
+        ("NVRM: Xid (PCI:0018:01:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x00086226)", None),
+        ("NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9)", None),
+        ("NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", "0000:01:00 fell off the bus"),
+    ],
+)
+def test_what_the_kernel_log_says_of_boards_in_other_forms(line, said):
+    found = _driver_state.fatal_xids([line])
+    assert len(found) == (said is not None)
+    assert said is None or said in found[0]
+
+
+def test_a_board_that_fell_off_the_bus_without_an_xid():
+    """The lines are of NVSentinel#155; with an Xid the same is told once."""
+    lines = [
+        "NVRM: The NVIDIA GPU 0000:b3:00.0",
+        "               NVRM: (PCI ID: 10de:26b5) installed in this system has",
+        "               NVRM: fallen off the bus and is not responding to commands.",
+    ]
+    assert _driver_state.fatal_xids(lines) == ["The kernel log says that 0000:b3:00 fell off the bus since this boot."]
+    both = ["NVRM: Xid (PCI:0000:b3:00): 79, GPU has fallen off the bus.", "NVRM: GPU 0000:b3:00.0: GPU has fallen off the bus."]
+    assert len(_driver_state.fatal_xids(both)) == 1
