@@ -269,6 +269,7 @@ def read_host(module):
         "machine": machine(),
         "kernel": kernel,
         "headers": _driver_kernel.has_headers(kernel),
+        "module": _driver_kernel.has_module(kernel),
         "next_kernel": _next_kernel(module, kernel),
         "boards": boards,
         "nvswitches": switches,

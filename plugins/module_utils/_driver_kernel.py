@@ -29,10 +29,20 @@ def release_of(path):
     return match.group(1) if match and "rescue" not in path else None
 
 
+def order(release):
+    """Return what releases are sorted by, as rpm does: part by part, a number is newer than a word or nothing.
+
+    So 5.14.0-570.1.1.el9 is newer than 5.14.0-570.el9. A tilde is older than nothing (rpm, rpmvercmp; dpkg too).
+    """
+    ranks = []
+    for part in re.findall(r"\d+|[A-Za-z]+|~", release):
+        ranks.append((-1, 0, "") if part == "~" else (2, int(part), "") if part.isdigit() else (1, 0, part))
+    return [*ranks, (0, 0, "")]
+
+
 def newest(paths):
     """Return the newest release of images, which GRUB boots unless it was told otherwise; None without any."""
-    found = [release for release in map(release_of, paths) if release]
-    return max(found, key=lambda one: [int(part) for part in re.findall(r"\d+", one)], default=None)
+    return max((release for release in map(release_of, paths) if release), key=order, default=None)
 
 
 def next_release(run, boot=BOOT):

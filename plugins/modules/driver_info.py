@@ -74,6 +74,18 @@ boards:
   returned: success
   type: list
   elements: dict
+kernel:
+  description: Release of the kernel that the modules are for, the one that runs or O(kernel).
+  returned: success
+  type: str
+headers:
+  description: Whether its headers are there.
+  returned: success
+  type: bool
+module:
+  description: Whether a module of the driver is there for it.
+  returned: success
+  type: bool
 machine:
   description: RV(ignore:machine_id), RV(ignore:boot_id), and whether it is a RV(ignore:container).
   returned: success

@@ -42,3 +42,13 @@ def test_whether_a_boot_is_due_is_known_on_every_host_that_was_looked_at():
     tasks = yaml.safe_load((tree.ROOT / "roles/nvidia_driver/tasks/look.yml").read_text())
     facts = [task["ansible.builtin.set_fact"] for task in tasks if "ansible.builtin.set_fact" in task]
     assert any({"nvidia_driver_reboot_required", "nvidia_driver_reboot_reasons"} <= set(one) for one in facts)
+
+
+def test_a_host_is_booted_last():
+    in_order(
+        "roles/nvidia_driver/tasks/reboot.yml",
+        "Reboot | Never the controller",
+        "Reboot | Never under somebody who uses the host",
+        "Reboot | Never into a kernel that has no module",
+        "Reboot | Boot the host again",
+    )

@@ -251,6 +251,14 @@ def test_the_info(host):
     assert result["problems"] is None
 
 
+def test_whether_the_running_kernel_has_a_module(host):
+    info = {"state_dir": host.state_dir}
+    assert run_module(driver_info, info)["module"] is False
+    host.kernels_with_module = [_driver_host.platform.release()]
+    assert run_module(driver_info, info)["module"] is True
+    assert run_module(driver_info, {**info, "kernel": "6.1.0-40-amd64"})["module"] is False
+
+
 def test_the_kernel_that_boots_next_when_it_is_another_one(host):
     info = {"state_dir": host.state_dir}
     host.next_kernel = "99.0.0-nobody"
