@@ -123,9 +123,15 @@ def available_of(module, distribution, names):
     return found
 
 
-def pci_devices():
+def pci_devices(root="/sys/bus/pci/devices"):
+    """Return vendor, class, device and address of the devices on the PCI bus.
+
+    A virtual function (SR-IOV) is a slice of the board that its physfn leads to, and no board.
+    """
     rows = []
-    for folder in sorted(glob.glob("/sys/bus/pci/devices/*")):
+    for folder in sorted(glob.glob(root + "/*")):
+        if os.path.lexists(os.path.join(folder, "physfn")):
+            continue
         row = {name: read_text(os.path.join(folder, name)) for name in ("vendor", "class", "device")}
         rows.append(dict(row, address=os.path.basename(folder)))
     return rows

@@ -81,7 +81,8 @@ def _existing(info, wanted):
     version = info["loaded"] or info["versions"]["user_space"]
     if not wanted["keep_existing"] or _managed(info) or not version:
         return None
-    if order(version) < order(wanted["min_version"]):
+    branch, exact = _driver.wanted_version(wanted["min_version"], "nvidia_driver_min_version")
+    if order(version) < order(exact or str(branch)):
         return None
     if info["loaded_flavour"] and not _fits(info["loaded_flavour"], info, wanted):
         return None

@@ -14,7 +14,7 @@ GUIDE = "NVIDIA driver installation guide"
 PCI_IDS = "pci.ids"
 
 # Oldest first: the order counts.
-GENERATIONS = ("kepler", "maxwell", "pascal", "volta", "turing", "ampere", "hopper", "ada", "blackwell", "newer")
+GENERATIONS = ("older", "kepler", "maxwell", "pascal", "volta", "turing", "ampere", "hopper", "ada", "blackwell", "newer")
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,11 @@ class Range:
 
 
 RANGES = (
+    Range(0x0001, 0x0FBF, "older", PCI_IDS + ": up to GF108, GF106, GF104, GF100"),
     Range(0x0FC0, 0x103F, "kepler", PCI_IDS + ": GK107, GK110"),
+    Range(0x1040, 0x117F, "older", PCI_IDS + ": GF119, GF110, GF117"),
     Range(0x1180, 0x11FF, "kepler", PCI_IDS + ": GK104, GK106"),
+    Range(0x1200, 0x127F, "older", PCI_IDS + ": GF114, GF116"),
     Range(0x1280, 0x12BF, "kepler", PCI_IDS + ": GK208"),
     Range(0x1340, 0x143F, "maxwell", PCI_IDS + ": GM108, GM107, GM204, GM206"),
     Range(0x15F0, 0x15FF, "pascal", PCI_IDS + ": GP100"),
@@ -68,6 +71,7 @@ class Flavour:
 
 
 FLAVOURS = (
+    Flavour("older", False, False, "NVIDIA, legacy GPUs: Fermi and before end with the driver 390"),
     Flavour("kepler", False, True, GUIDE + ": open modules need GSP, Turing and later"),
     Flavour("maxwell", False, True, GUIDE + ": Maxwell, Pascal, Volta are not compatible with the open modules"),
     Flavour("pascal", False, True, GUIDE + ": as Maxwell"),

@@ -50,6 +50,8 @@ def test_a_branch_or_an_exact_version():
 
 @pytest.mark.parametrize("text", ["latest", "58", "580.", "580.95.05-1", ">=580", "5800"])
 def test_anything_else_is_refused(text):
+    with pytest.raises(DriverError, match="nvidia_driver_min_version"):
+        _driver.wanted_version(text, "nvidia_driver_min_version")
     with pytest.raises(DriverError, match="nvidia_driver_version"):
         _driver.wanted_version(text)
 
@@ -79,7 +81,10 @@ KNOWN = [
     (0x2E12, "blackwell"),  # GB10
     (0x3182, "blackwell"),  # B300
     (0x3500, "newer"),
-    (0x0100, None),
+    (0x1091, "older"),  # Tesla M2090, Fermi
+    (0x06D1, "older"),  # Tesla C2050, Fermi
+    (0x1201, "older"),  # GTX 560, Fermi
+    (0x12FF, None),
 ]
 
 
@@ -174,6 +179,12 @@ def test_a_flavour_that_does_not_know_the_boards_is_refused():
     with pytest.raises(DriverError, match="1 x volta"):
         _driver.flavour_for(boards_of("volta"), "open")
     assert _driver.flavour_for(boards_of("ampere"), "proprietary") == "proprietary"
+
+
+def test_a_board_that_no_driver_of_today_serves_gets_no_modules():
+    for wanted in ("auto", "open", "proprietary"):
+        with pytest.raises(DriverError, match="10de:2330 at 0000:01:00.0, older than Kepler"):
+            _driver.flavour_for(boards_of("hopper", "older"), wanted)
 
 
 def test_boards_that_no_flavour_serves_together():

@@ -514,3 +514,9 @@ def test_what_is_as_wanted_says_so_and_whether_a_boot_is_still_due():
     # Something comes beside it: what was due stays due.
     beside = plan(dict(due, available={**due["available"], "nvtop": ["3.0"]}), extra_packages=["nvtop"])
     assert beside["lines"][-1] == "reboot: due"
+
+
+def test_a_least_version_that_is_none_is_refused_in_one_sentence():
+    assert "nvidia_driver_min_version, found 'latest'" in refusal(installed(record={}), min_version="latest")
+    assert plan(installed(record={}), min_version="580")["action"] == "keep"
+    assert plan(installed(record={}), min_version="590", version="580.105.08")["action"] == "install"

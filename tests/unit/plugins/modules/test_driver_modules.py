@@ -269,6 +269,7 @@ def test_the_kernel_that_boots_next_when_it_is_another_one(host):
     assert run_module(driver_info, info)["next_kernel"] is None
 
 
+PCI_DEVICES = _driver_host.pci_devices  # before a test plays other ones
 H100 = {"address": "0000:01:00.0", "vendor": "0x10de", "class": "0x030200", "device": "0x2330"}
 
 
@@ -304,6 +305,15 @@ def test_a_fabric_of_boards_that_tell_no_state_is_its_unit(host, monkeypatch, ac
     }
     problems = run_module(driver_info, {"prove": True, "state_dir": host.state_dir})["problems"]
     assert problems == ([] if active else ["The fabric manager does not run: see journalctl -u nvidia-fabricmanager."])
+
+
+def test_a_virtual_function_is_no_board(tmp_path):
+    for name in ("0000:01:00.0", "0000:01:00.4"):
+        (tmp_path / name).mkdir()
+        for word in ("vendor", "class", "device"):
+            (tmp_path / name / word).write_text(H100[word] + "\n")
+    (tmp_path / "0000:01:00.4" / "physfn").symlink_to("../0000:01:00.0")
+    assert [one["address"] for one in PCI_DEVICES(str(tmp_path))] == ["0000:01:00.0"]
 
 
 def test_a_distribution_that_nobody_knows(host):
