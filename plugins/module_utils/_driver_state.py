@@ -193,3 +193,23 @@ def proof_problems(smi, loaded, versions, boards, expected_gpus, needs_fabric, k
     if needs_fabric and smi["rc"] == 0:
         problems += filter(None, [fabric_problem(smi, boards)])
     return problems + (kernel_signs(kernel_lines) if problems else []) + fatal_xids(kernel_lines)
+
+
+def mig_modes(text, wanted):
+    """Return the boards whose MIG mode is to be switched, and those that wait for a reset or a boot, as indices.
+
+    ``text``: rows ``index, mig.mode.current, mig.mode.pending`` of nvidia-smi; a board without MIG says [N/A].
+    ``wanted``: enabled or disabled.
+    """
+    switch, due = [], []
+    for line in text.splitlines():
+        index, _comma, rest = line.partition(",")
+        current, pending = [*(word.strip().lower() for word in rest.split(",")), "", ""][:2]
+        if current not in ("enabled", "disabled"):
+            continue
+        pending = pending if pending in ("enabled", "disabled") else current
+        if pending != wanted:
+            switch.append(index.strip())
+        elif current != wanted:
+            due.append(index.strip())
+    return {"switch": switch, "due": due}

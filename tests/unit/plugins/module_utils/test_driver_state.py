@@ -230,3 +230,19 @@ def test_a_board_that_fell_off_the_bus_without_an_xid():
     assert _driver_state.fatal_xids(lines) == ["The kernel log says that 0000:b3:00 fell off the bus since this boot."]
     both = ["NVRM: Xid (PCI:0000:b3:00): 79, GPU has fallen off the bus.", "NVRM: GPU 0000:b3:00.0: GPU has fallen off the bus."]
     assert len(_driver_state.fatal_xids(both)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "switch", "due"),
+    [
+        ("0, Disabled, Disabled\n1, Enabled, Enabled\n", "enabled", ["0"], []),
+        ("0, Disabled, Disabled\n1, Enabled, Enabled\n", "disabled", ["1"], []),
+        ("0, Disabled, Enabled\n", "enabled", [], ["0"]),  # asked for, and waits for a reset
+        ("0, Disabled, Enabled\n", "disabled", ["0"], []),  # somebody asked for another
+        ("0, [N/A], [N/A]\n", "enabled", [], []),
+        ("0, Enabled, [N/A]\n", "enabled", [], []),
+        ("", "enabled", [], []),
+    ],
+)
+def test_mig_by_board(text, wanted, switch, due):
+    assert _driver_state.mig_modes(text, wanted) == {"switch": switch, "due": due}
