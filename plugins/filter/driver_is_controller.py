@@ -11,8 +11,8 @@ version_added: 0.1.0
 author:
   - gpufleet.sglang authors (@gpufleet)
 description:
-  - Compares the machine that M(gpufleet.sglang.driver_info) found with the one that this filter runs on, whatever the host
-    is called in the inventory and however it is reached. A boot of it would end the run.
+  - Compares the machine that M(gpufleet.sglang.driver_info) found with the one that this filter runs on, whatever the
+    host is called in the inventory and however it is reached. A boot of it would end the run.
 options:
   _input:
     description: RV(gpufleet.sglang.driver_info#module:machine) of a host.

@@ -119,7 +119,8 @@ def _secure_boot(info, wanted):
     distribution = info["os"]["distribution"]
     key = next(row for row in tables.SIGNING_KEYS if row.distribution == distribution)
     ways = [
-        f"make one and enrol it (install dkms, {key.command}, mokutil --import {key.path}, then a person at the console)"
+        f"make one and enrol it (install dkms, {key.command}, mokutil --import {key.path}, then a person at the"
+        " console)"
     ]
     if any(row.distribution == distribution and row.open_prebuilt for row in tables.LAYOUTS):
         ways.append(

@@ -149,9 +149,8 @@ def fabric_problem(smi, boards):
     """
     telling = [board for board in boards if board["generation"] in tables.FABRIC_STATE]
     if not telling:
-        return None if smi["fabric_manager"] else (
-            "The fabric manager does not run: see journalctl -u nvidia-fabricmanager."
-        )
+        stopped = "The fabric manager does not run: see journalctl -u nvidia-fabricmanager."
+        return None if smi["fabric_manager"] else stopped
     states = fabric_states(smi["text"])
     wanted = min(len(telling), len(smi["boards"]))
     complete = states.count(("Completed", "Success"))

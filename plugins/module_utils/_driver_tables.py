@@ -14,7 +14,10 @@ GUIDE = "NVIDIA driver installation guide"
 PCI_IDS = "pci.ids"
 
 # Oldest first: the order counts.
-GENERATIONS = ("older", "kepler", "maxwell", "pascal", "volta", "turing", "ampere", "hopper", "ada", "blackwell", "newer")
+# "older" is what no driver of today serves.
+GENERATIONS = (
+    "older", "kepler", "maxwell", "pascal", "volta", "turing", "ampere", "hopper", "ada", "blackwell", "newer",
+)
 
 
 @dataclass(frozen=True)

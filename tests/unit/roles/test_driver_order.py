@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpufleet.sglang authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The order in which the driver's tasks ask, refuse and change: nothing is stopped or booted before it was asked for."""
+"""The order in which the driver's tasks ask, refuse and change: nothing is stopped or booted unasked."""
 
 from __future__ import annotations
 

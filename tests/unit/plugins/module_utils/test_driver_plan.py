@@ -489,7 +489,11 @@ def test_a_kept_driver_says_what_it_is_not(version, other):
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"secure_boot": True}, "Secure Boot"), ({"runfile": True}, "nvidia-uninstall"), ({"headers": False}, "headers of")],
+    [
+        ({"secure_boot": True}, "Secure Boot"),
+        ({"runfile": True}, "nvidia-uninstall"),
+        ({"headers": False}, "headers of"),
+    ],
 )
 def test_a_way_back_is_refused_for_what_a_new_driver_is(changes, said):
     info = installed(**changes)

@@ -228,7 +228,10 @@ def test_a_board_that_fell_off_the_bus_without_an_xid():
         "               NVRM: fallen off the bus and is not responding to commands.",
     ]
     assert _driver_state.fatal_xids(lines) == ["The kernel log says that 0000:b3:00 fell off the bus since this boot."]
-    both = ["NVRM: Xid (PCI:0000:b3:00): 79, GPU has fallen off the bus.", "NVRM: GPU 0000:b3:00.0: GPU has fallen off the bus."]
+    both = [
+        "NVRM: Xid (PCI:0000:b3:00): 79, GPU has fallen off the bus.",
+        "NVRM: GPU 0000:b3:00.0: GPU has fallen off the bus.",
+    ]
     assert len(_driver_state.fatal_xids(both)) == 1
 
 

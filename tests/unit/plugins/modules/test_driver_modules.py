@@ -193,7 +193,8 @@ def test_what_waits_for_a_trigger_is_installed(host):
 def test_what_was_unpacked_only_is_removed(host):
     host.packages, host.states = dict(NEW), {"nvidia-kernel-open-dkms": "iU "}
     host.simulation = "".join(f"Purg {name} [580.105.08-1]\n" for name in NEW)
-    assert run_module(driver_packages, {"state": "absent", "remove": sorted(NEW), "state_dir": host.state_dir})["changed"]
+    params = {"state": "absent", "remove": sorted(NEW), "state_dir": host.state_dir}
+    assert run_module(driver_packages, params)["changed"]
     assert host.packages == {}
 
 
