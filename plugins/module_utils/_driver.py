@@ -41,13 +41,12 @@ def branch_of(version):
     return int(version.split(".")[0])
 
 
-def wanted_version(text):
+def wanted_version(text, variable="nvidia_driver_version"):
     """Return (branch, exact version or None). Raises DriverError for what is neither a branch nor a version."""
     text = str(text)
     if not _WANTED.match(text):
         raise DriverError(
-            f"Expected a branch such as 580 or an exact version such as 580.95.05 in nvidia_driver_version, found"
-            f" {text!r}."
+            f"Expected a branch such as 580 or an exact version such as 580.95.05 in {variable}, found {text!r}."
         )
     return branch_of(text), text if "." in text else None
 
@@ -94,6 +93,10 @@ def fabric_of(boards, switches):
     return switches > 0 or needs_nvlsm, needs_nvlsm
 
 
+def _served(row):
+    return row.open or row.proprietary
+
+
 def flavour_for(boards, wanted="auto"):
     """Return open or proprietary for these boards.
 
@@ -101,6 +104,12 @@ def flavour_for(boards, wanted="auto"):
     the wanted one does not.
     """
     rows = {row.generation: row for row in tables.FLAVOURS}
+    lost = [one for one in boards if one["generation"] in rows and not _served(rows[one["generation"]])]
+    if lost:
+        found = ", ".join(f"{one['device']} at {one['address']}" for one in lost[:4])
+        raise DriverError(
+            f"Expected boards that a driver of today serves, found {found}, older than Kepler: take it out of the host."
+        )
     known = [board for board in boards if board["generation"] in rows]
     fits = {name: all(getattr(rows[board["generation"]], name) for board in known) for name in ("open", "proprietary")}
     shown = _shown(known)
@@ -142,6 +151,17 @@ def branch_problem(branch, boards):
                 f" ({row.oldest} to {row.newest}) for {board['device']} at {board['address']}: choose another branch."
             )
     return None
+
+
+def same_machine(host, controller):
+    """Return whether both are one machine, so that a boot of the host would end the run that asks for it.
+
+    Each is ``machine`` of driver_info: ids of the machine and of its boot, and whether it is a container. Machines that
+    were cloned share the first, a container shares the second with the machine that it runs on.
+    """
+    same = {name: bool(host[name]) and host[name] == controller[name] for name in ("machine_id", "boot_id")}
+    # A controller in a container of this very host has another machine id, and dies with the host all the same.
+    return same["boot_id"] and (same["machine_id"] or not host["container"])
 
 
 def repository_for(distribution, major):

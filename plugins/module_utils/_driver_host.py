@@ -31,12 +31,18 @@ DAEMONS = ("nvidia-persiste", "nv-fabricmanage", "nvidia-smi")
 SMI_SECONDS = 60
 PAUSE_SECONDS = 1
 # Units that the packages of a driver bring, and where units lie; a masked one is a link to nothing.
-UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
+FABRIC_UNIT = "nvidia-fabricmanager.service"
+UNITS = ("nvidia-persistenced.service", FABRIC_UNIT)
 UNIT_DIRS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 # Where dnf keeps what is held.
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
+# Second letter of dpkg's state: installed (also while a trigger waits); half-installed, unpacked, half-configured.
+COMPLETE = ("i", "W", "t")
+UNFINISHED = ("H", "U", "F")
 # What the vendor's .run installer leaves: its files are in no package, and stay under those of packages.
 RUNFILE = "/usr/bin/nvidia-uninstall"
+# Where NVIDIA's GPU operator mounts the driver of its container: no package of the host, no module in /lib/modules.
+CONTAINER = "/run/nvidia/driver"
 
 
 def run(module, argv, seconds=None):
@@ -73,11 +79,23 @@ def packages_of(module, distribution):
         lines = [line.split(" ", 1) for line in out.splitlines() if rc == 0 and " " in line]
         held = [line.strip() for line in read_text(VERSIONLOCK).splitlines() if line.strip()]
         return dict(lines), held
+    _rc, held, _err = run(module, ["apt-mark", "showhold"])
+    return _dpkg_packages(module, COMPLETE), sorted(held.split())
+
+
+def _dpkg_packages(module, states):
     form = "${db:Status-Abbrev}|${Package}|${Version}\\n"
     _rc, out, _err = run(module, ["dpkg-query", "-W", "-f", form])
     found = [line.split("|") for line in out.splitlines() if line.count("|") == 2]
-    _rc, held, _err = run(module, ["apt-mark", "showhold"])
-    return {name: version for state, name, version in found if state[1:2] == "i"}, sorted(held.split())
+    return {name: version for state, name, version in found if state[1:2] in states}
+
+
+def unfinished_of(module, distribution):
+    """Return parts of a driver (name -> version) that an interrupted run unpacked and did not configure.
+
+    They are not installed, and still on the host: a removal takes them too. rpm knows no such state.
+    """
+    return {} if distribution == "rhel" else _driver_packages.parts(_dpkg_packages(module, UNFINISHED))
 
 
 def _natural(version):
@@ -105,9 +123,15 @@ def available_of(module, distribution, names):
     return found
 
 
-def pci_devices():
+def pci_devices(root="/sys/bus/pci/devices"):
+    """Return vendor, class, device and address of the devices on the PCI bus.
+
+    A virtual function (SR-IOV) is a slice of the board that its physfn leads to, and no board.
+    """
     rows = []
-    for folder in sorted(glob.glob("/sys/bus/pci/devices/*")):
+    for folder in sorted(glob.glob(root + "/*")):
+        if os.path.lexists(os.path.join(folder, "physfn")):
+            continue
         row = {name: read_text(os.path.join(folder, name)) for name in ("vendor", "class", "device")}
         rows.append(dict(row, address=os.path.basename(folder)))
     return rows
@@ -169,18 +193,44 @@ def record_of(state_dir):
 
 
 def smi_of(module, command, needs_fabric):
-    """Return what nvidia-smi says for a proof: rc, boards, text, sentence."""
+    """Return what nvidia-smi says for a proof: rc, boards, text, sentence; and whether the fabric manager runs."""
+    nothing = {"rc": 127, "boards": [], "text": "", "fabric_manager": False}
     path = find_command(module, command)
     if path is None:
-        return {"rc": 127, "boards": [], "text": "", "sentence": f"There is no {command} on this host."}
+        return dict(nothing, sentence=f"There is no {command} on this host.")
     rc, out, err = run(module, [path, "--query-gpu=driver_version", "--format=csv,noheader"], SMI_SECONDS)
     loaded = kernel_module_version(read_text("/proc/driver/nvidia/version"))
     known = failure_of(out + "\n" + err, loaded) if rc else None
-    text = ""
-    if rc == 0 and needs_fabric:
-        _rc, text, _err = run(module, [path, "-q"], SMI_SECONDS)
+    if rc:
+        return dict(nothing, rc=rc, sentence=known[1] if known else None)
+    text = run(module, [path, "-q"], SMI_SECONDS)[1] if needs_fabric else ""
     boards = [line.strip() for line in out.splitlines() if _driver.upstream(line.strip())]
-    return {"rc": rc, "boards": boards if rc == 0 else [], "text": text, "sentence": known[1] if known else None}
+    runs = needs_fabric and fabric_manager_runs(module)
+    return {"rc": rc, "boards": boards, "text": text, "sentence": None, "fabric_manager": runs}
+
+
+def has_unit(unit):
+    return any(os.path.lexists(f"{folder}/{unit}") for folder in UNIT_DIRS)
+
+
+def fabric_manager_runs(module):
+    """Return whether the unit is active (it is once the fabric is made), or without a unit, whether it is a process.
+
+    The driver of a container brings its own fabric manager.
+    """
+    if has_unit(FABRIC_UNIT):
+        return run(module, ["systemctl", "is-active", "-q", FABRIC_UNIT])[0] == 0
+    return any(read_text(path).strip() == "nv-fabricmanage" for path in glob.glob("/proc/[0-9]*/comm"))
+
+
+def machine(read=read_text):
+    """Return what tells this machine from another, and this boot from another."""
+    return {
+        "machine_id": read("/etc/machine-id").strip(),
+        "boot_id": read("/proc/sys/kernel/random/boot_id").strip(),
+        # Written by systemd in a container (systemd.io, Container Interface), by podman and by Docker.
+        "container": any(map(os.path.exists, ("/run/systemd/container", "/run/.containerenv", "/.dockerenv"))),
+    }
 
 
 def _next_kernel(module, kernel):
@@ -206,17 +256,26 @@ def read_host(module):
     text = read_text("/proc/driver/nvidia/version")
     loaded = kernel_module_version(text)
     parts = _driver_packages.parts(packages)
-    versions = _driver_state.versions_of(parts)
+    of_file = None
+    if _driver_state.has_prebuilt(parts):
+        of_file = _driver_kernel.module_version(lambda argv: run(module, argv), kernel)
+    versions = _driver_state.versions_of(parts, of_file)
     rivals = [name for name in tables.RIVALS if os.path.isdir("/sys/module/" + name)]
     pending = os.path.exists(os.path.join(params["state_dir"], "initramfs_pending"))
     flavours = (_driver_state.loaded_flavour(text), _driver_state.installed_flavour(parts))
-    reasons = _driver_state.reboot_reasons(loaded, versions, rivals, boards, pending, flavours)
+    runfile = os.path.exists(RUNFILE)
+    # Of a driver that packages brought no module is left once they are removed: the loaded one goes with the boot.
+    elsewhere = os.path.isdir(CONTAINER) or _driver_kernel.has_module(platform.release())
+    unpackaged = runfile or (elsewhere and not any(versions.values()))
+    reasons = _driver_state.reboot_reasons(loaded, versions, rivals, boards, pending, flavours, unpackaged)
     wanted = params["query"]
     also = [*(wanted or []), *params["also"], tables.HOLD_PACKAGES.get(system["distribution"], "")]
     result = {
         "os": system,
+        "machine": machine(),
         "kernel": kernel,
         "headers": _driver_kernel.has_headers(kernel),
+        "module": _driver_kernel.has_module(kernel),
         "next_kernel": _next_kernel(module, kernel),
         "boards": boards,
         "nvswitches": switches,
@@ -225,6 +284,7 @@ def read_host(module):
         "loaded": loaded,
         "loaded_flavour": _driver_state.loaded_flavour(text),
         "packages": dict(parts, **{name: packages[name] for name in also if name in packages}),
+        "unfinished": unfinished_of(module, system["distribution"]),
         "holds": holds,
         "versions": versions,
         "rivals": rivals,
@@ -233,8 +293,8 @@ def read_host(module):
         "users": users(),
         "servers": servers(module),
         "record": record_of(params["state_dir"]),
-        "runfile": os.path.exists(RUNFILE),
-        "units": [unit for unit in UNITS if any(os.path.lexists(f"{folder}/{unit}") for folder in UNIT_DIRS)],
+        "runfile": runfile,
+        "units": [unit for unit in UNITS if has_unit(unit)],
         "initramfs_pending": pending,
         "reboot_required": bool(reasons),
         "reboot_reasons": reasons,

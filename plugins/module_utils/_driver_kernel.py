@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import re
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import upstream
+
 MODULES = "/lib/modules"
 BOOT = "/boot"
 _IMAGE = re.compile(r"^(?:.*/)?vmlinuz-(\d\S*)$")
@@ -27,10 +29,20 @@ def release_of(path):
     return match.group(1) if match and "rescue" not in path else None
 
 
+def order(release):
+    """Return what releases are sorted by, as rpm does: part by part, a number is newer than a word or nothing.
+
+    So 5.14.0-570.1.1.el9 is newer than 5.14.0-570.el9. A tilde is older than nothing (rpm, rpmvercmp; dpkg too).
+    """
+    ranks = []
+    for part in re.findall(r"\d+|[A-Za-z]+|~", release):
+        ranks.append((-1, 0, "") if part == "~" else (2, int(part), "") if part.isdigit() else (1, 0, part))
+    return [*ranks, (0, 0, "")]
+
+
 def newest(paths):
     """Return the newest release of images, which GRUB boots unless it was told otherwise; None without any."""
-    found = [release for release in map(release_of, paths) if release]
-    return max(found, key=lambda one: [int(part) for part in re.findall(r"\d+", one)], default=None)
+    return max((release for release in map(release_of, paths) if release), key=order, default=None)
 
 
 def next_release(run, boot=BOOT):
@@ -41,6 +53,12 @@ def next_release(run, boot=BOOT):
     rc, out, _err = run(["grubby", "--default-kernel"])
     asked = release_of(out) if rc == 0 else None
     return asked or (newest(sorted(os.listdir(boot))) if os.path.isdir(boot) else None)
+
+
+def module_version(run, release):
+    """Return the driver version that the file of the module says for a kernel, None where there is none."""
+    rc, out, _err = run(["modinfo", "-k", release, "-F", "version", "nvidia"])
+    return upstream(out.strip()) if rc == 0 else None
 
 
 def has_headers(release, root=MODULES):

@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import Dri
 
 # Built for one kernel, versioned like that kernel.
 _FOR_KERNEL = ("linux-modules-nvidia-", "linux-objects-nvidia-")
+_KERNEL_IN_NAME = re.compile(r"-\d+\.\d+\.\d+-\d+(?:-[\w-]+)?$")
 _BRANCH_IN_NAME = re.compile(r"-(\d{3})(?=-|$)")
 
 
@@ -150,24 +151,38 @@ def followers(layout, installed, names, available, version, leaving):
     return found
 
 
+def _without_kernel(name):
+    return _KERNEL_IN_NAME.sub("-{kernel}", name) if name.startswith(_FOR_KERNEL) else name
+
+
+def _kind(name):
+    """Return a name without its branch and its kernel: modules of one kind for two kernels stand side by side."""
+    return _BRANCH_IN_NAME.sub("-000", _without_kernel(name).replace("linux-objects-", "linux-modules-", 1))
+
+
 def _groups():
-    """Return sets of names, ``000`` for a branch, of which a host has one at a time."""
+    """Return sets of kinds, ``000`` for a branch, of which a host has one at a time."""
     rows = tables.LAYOUTS
-    kernel = {template for row in rows for template in (row.open_dkms, row.proprietary_dkms)}
+    kernel = {
+        template
+        for row in rows
+        for template in (row.open_dkms, row.proprietary_dkms, row.open_prebuilt, row.proprietary_prebuilt)
+        if template
+    }
     fabric = {row.fabric for row in rows if row.fabric}
     return [{template.replace("{branch}", "000") for template in group} for group in (kernel, fabric)]
 
 
 def leaving(installed, names, branch):
     """Return installed parts that cannot stay beside ``names``: another one of a kind, and names of another branch."""
-    plain = {name: _BRANCH_IN_NAME.sub("-000", name) for name in {*installed, *names}}
+    wanted = {_kind(name) for name in names}
     replaced = set()
     for group in _groups():
-        if any(plain[name] in group for name in names):
-            replaced |= {name for name in installed if plain[name] in group}
+        if wanted & group:
+            replaced |= {name for name in installed if _kind(name) in group - wanted}
     gone = []
     for name in sorted(installed):
-        found = _BRANCH_IN_NAME.search(name)
+        found = _BRANCH_IN_NAME.search(_without_kernel(name))
         other_branch = found is not None and int(found.group(1)) != branch
         if name not in names and (other_branch or name in replaced):
             gone.append(name)

@@ -31,18 +31,21 @@ def _empty(action, reason):
         "reboot": False,  # whether one is due once the changes are done
         "fabric_manager": False,
         "nvlsm": False,
+        "managed": False,  # whether the driver is one of this role, or becomes one
         "notices": [],  # what will bite later
         "lines": [],
     }
 
 
-def _in_use(info, wanted):
-    """Return why the driver must not be replaced now, or None."""
-    if wanted["allow_in_use"] or not (info["users"] or info["servers"]):
+def _in_use(info, wanted, moves, boots):
+    """Return why the driver must not be replaced, or the host not be booted, now; None when it may."""
+    if not (moves or boots) or wanted["allow_in_use"] or not (info["users"] or info["servers"]):
         return None
     held = [f"{one['name']} ({one['pid']})" for one in info["users"][:4]] + info["servers"]
+    what = "a driver that nobody uses" if moves else "nobody on a host that is to boot again"
+    way_out = "stop it" if moves else "stop it, set nvidia_driver_reboot_ok to false"
     return (
-        f"Expected a driver that nobody uses, found {', '.join(held)}: stop it, or set nvidia_driver_allow_in_use, with"
+        f"Expected {what}, found {', '.join(held)}: {way_out}, or set nvidia_driver_allow_in_use, with"
         " which the playbook gpufleet.sglang.driver stops the servers and proves them afterwards."
     )
 
@@ -58,12 +61,28 @@ def _fits(flavour, info, wanted):
     return True
 
 
+def _open(info):
+    """Return the set of packages before a change that was interrupted half way, None without one.
+
+    A change that ended before its first package moved is none.
+    """
+    before = info["record"].get("open")
+    moved = before and (before["packages"] != _driver_packages.parts(info["packages"]) or info["unfinished"])
+    return before if moved else None
+
+
+def _managed(info):
+    """Return whether the driver that is there came from here, also when that run did not end."""
+    return bool(info["record"].get("current") or _open(info))
+
+
 def _existing(info, wanted):
     """Return what serves already and may stay as it is: a sentence, or None."""
     version = info["loaded"] or info["versions"]["user_space"]
-    if not wanted["keep_existing"] or info["record"].get("current") or not version:
+    if not wanted["keep_existing"] or _managed(info) or not version:
         return None
-    if order(version) < order(wanted["min_version"]):
+    branch, exact = _driver.wanted_version(wanted["min_version"], "nvidia_driver_min_version")
+    if order(version) < order(exact or str(branch)):
         return None
     if info["loaded_flavour"] and not _fits(info["loaded_flavour"], info, wanted):
         return None
@@ -90,12 +109,26 @@ def _parts_wanted(info, wanted):
 
 
 def _secure_boot(info, wanted):
-    if not info["secure_boot"] or wanted["kernel_build"] == "prebuilt" or info["mok_enrolled"]:
+    """Return why Secure Boot would not load the modules, with ways out that this distribution has; None when it would.
+
+    The key does not exist before something is built or it is made: on a bare host it is made first.
+    """
+    built_here = wanted["kernel_modules"] and wanted["kernel_build"] == "dkms"
+    if not info["secure_boot"] or info["mok_enrolled"] or not built_here:
         return None
+    distribution = info["os"]["distribution"]
+    key = next(row for row in tables.SIGNING_KEYS if row.distribution == distribution)
+    ways = [
+        f"make one and enrol it (install dkms, {key.command}, mokutil --import {key.path}, then a person at the"
+        " console)"
+    ]
+    if any(row.distribution == distribution and row.open_prebuilt for row in tables.LAYOUTS):
+        ways.append(
+            "use signed prebuilt modules (nvidia_driver_source: distribution, nvidia_driver_kernel_build: prebuilt)"
+        )
     return (
         "Expected modules that Secure Boot accepts, found it on and no enrolled key for modules built on the host:"
-        " enrol one (mokutil --import /var/lib/dkms/mok.pub, then a person at the console), use signed prebuilt modules"
-        " (nvidia_driver_kernel_build: prebuilt), or switch it off in the firmware."
+        f" {', '.join(ways)}, or switch it off in the firmware."
     )
 
 
@@ -136,6 +169,20 @@ def _headers(info, wanted):
     return names, missing
 
 
+def _prebuilt_for_next(info, wanted, layout, branch, flavour):
+    """Return (prebuilt modules of the kernel that boots next, why they are missing)."""
+    later = info["next_kernel"]
+    if wanted["kernel_build"] != "prebuilt" or not wanted["kernel_modules"] or not later:
+        return [], []
+    name = _driver_packages.kernel_package(layout, branch, flavour, "prebuilt", later["release"])
+    if name in info["packages"] or info["available"] is None or info["available"].get(name):
+        return [name], []
+    return [], [
+        f"Expected modules for the kernel {later['release']}, which boots next, found no package {name}: remove that"
+        " kernel, or boot it, then run again."
+    ]
+
+
 def plan(info, wanted):
     """Return what is to be done. ``info``: of driver_info; ``wanted``: the variables of the role without their prefix.
 
@@ -145,23 +192,38 @@ def plan(info, wanted):
         if wanted["state"] == "absent":
             return _finished(_removal(info), info, wanted)
         if wanted["state"] == "previous":
-            return _finished(_back(info), info, wanted)
+            return _finished(_back(info, wanted), info, wanted)
         if not info["boards"] and not wanted["without_gpu"]:
             return _empty("skip", "No NVIDIA board is on the PCI bus: nothing to do (nvidia_driver_without_gpu).")
         existing = _existing(info, wanted)
         if existing:
-            return _empty("keep", existing)
+            return _kept(existing, info, wanted)
         return _finished(_installation(info, wanted), info, wanted)
     except DriverError as error:
         return dict(_empty("refuse", str(error)), refusals=[str(error)])
+
+
+def _kept(reason, info, wanted):
+    """The driver that was there before stays; a reboot that is due for it is guarded as any other."""
+    guarded = _in_use(info, wanted, False, wanted["reboot_ok"] and info["reboot_required"])
+    if guarded:
+        return dict(_empty("refuse", guarded), refusals=[guarded])
+    version = info["loaded"] or info["versions"]["user_space"]
+    branch, exact = _driver.wanted_version(wanted["version"])
+    notices = ["Its packages are not held: whoever installed it moves it."]
+    if version != exact if exact else _driver.branch_of(version) != branch:
+        notices.append(f"It is not the wanted {wanted['version']}, which nvidia_driver_keep_existing: false brings.")
+    return dict(_empty("keep", reason), notices=notices, lines=[reason, *notices])
 
 
 def _installation(info, wanted):
     layout, branch, exact, flavour, names, fabric = _parts_wanted(info, wanted)
     installed = _driver_packages.parts(info["packages"])
     headers, missing = _headers(info, wanted)
+    modules, no_modules = _prebuilt_for_next(info, wanted, layout, branch, flavour)
+    missing = missing + no_modules
     refusals = [one for one in (_runfile(info), _secure_boot(info, wanted), *missing) if one]
-    others = [*wanted["extra_packages"], *_hold_package(info, wanted), *headers]
+    others = [*wanted["extra_packages"], *_hold_package(info, wanted), *headers, *modules]
     result = _empty("ask", "")
     result.update(
         kernel_module=flavour,
@@ -171,7 +233,7 @@ def _installation(info, wanted):
         query=sorted({*names, *installed, *others}),
     )
     current = info["versions"]["kernel_module"] or info["versions"]["user_space"]
-    gone = _driver_packages.leaving(installed, names, branch)
+    gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, branch)
     settled = _driver_packages.settled(layout, names, installed, branch, exact, current)
     if settled and not gone and all(name in info["packages"] for name in others):
         # Nobody is asked which versions there are: a rerun moves nothing, also when this one has left the repository.
@@ -192,17 +254,31 @@ def _installation(info, wanted):
     return dict(result, action="install", version=version, target=target, remove=gone)
 
 
-def _back(info):
-    """The set of packages that the newest change replaced. When that was done, run again it leads nowhere else."""
+def _back(info, wanted):
+    """The set of packages that the newest change replaced. When that was done, run again it leads nowhere else.
+
+    A change that was interrupted is the newest: what served before it is its way back.
+    """
     current = info["record"].get("current") or {}
-    previous = current if current.get("back") else info["record"].get("previous") or {}
+    previous = _open(info) or (current if current.get("back") else info["record"].get("previous")) or {}
     if not previous.get("packages"):
         raise DriverError(
             "Expected a driver that was replaced on this host, found none remembered: nvidia_driver_state absent"
             " removes the driver, nvidia_driver_version installs another."
         )
-    result = dict(_empty("ask", ""), query=sorted(previous["packages"]), version=previous["version"])
+    # What was built on the host is built once more, with the same needs.
+    flavour = _driver_state.installed_flavour(previous["packages"])
+    build = "prebuilt" if _driver_state.has_prebuilt(previous["packages"]) else "dkms"
+    headers, missing = _headers(info, dict(wanted, kernel_modules=flavour is not None, kernel_build=build))
+    secure_boot = _secure_boot(info, dict(wanted, kernel_modules=flavour is not None, kernel_build=build))
+    refusals = [one for one in (_runfile(info), secure_boot, *missing) if one]
+    query = sorted([*previous["packages"], *headers])
+    result = dict(_empty("ask", ""), query=query, version=previous["version"], kernel_module=flavour)
     installed = _driver_packages.parts(info["packages"])
+    if installed == previous["packages"]:
+        refusals, headers = [], []
+    if refusals:
+        return dict(result, action="refuse", reason=refusals[0], refusals=refusals)
     if info["available"] is None and installed != previous["packages"]:
         return result
     lost = [
@@ -215,13 +291,13 @@ def _back(info):
             f"Expected the packages that served before, found no {', '.join(lost[:6])} in the repository any more:"
             " choose another nvidia_driver_version."
         )
-    gone = sorted(set(installed) - set(previous["packages"]))
+    gone = sorted({*installed, *info["unfinished"]} - set(previous["packages"]))
     fabric = any("fabric" in name for name in previous["packages"])
     own = [name for name, version in previous["packages"].items() if _driver.upstream(version) != previous["version"]]
     return dict(
         result,
         action="install",
-        target=dict(previous["packages"]),
+        target=dict(previous["packages"], **dict.fromkeys(headers)),
         remove=gone,
         own_version=sorted(own),
         fabric_manager=fabric,
@@ -230,7 +306,7 @@ def _back(info):
 
 def _removal(info):
     installed = _driver_packages.parts(info["packages"])
-    return dict(_empty("remove", ""), target={}, remove=sorted(installed))
+    return dict(_empty("remove", ""), target={}, remove=sorted({*installed, *info["unfinished"]}))
 
 
 def _finished(result, info, wanted):
@@ -244,12 +320,15 @@ def _finished(result, info, wanted):
         for name, to in sorted(target.items())
         if (to is not None and before.get(name) != to) or (to is None and name not in before)
     ]
-    changes += [{"name": name, "from": before[name], "to": None} for name in result["remove"] if name in before]
-    there = bool(_driver_packages.parts(before)) or bool(info["loaded"])
+    there = {**info["unfinished"], **before}
+    changes += [{"name": name, "from": there[name], "to": None} for name in result["remove"] if name in there]
+    serves = bool(_driver_packages.parts(before)) or bool(info["loaded"])
     # Headers and what else comes in any version touch no driver that is in use.
     moves = any(one["from"] or one["to"] for one in changes)
-    guarded = _in_use(info, wanted) if moves and there else None
+    result["managed"] = result["action"] == "install" or _managed(info)
     result["reboot"] = moves and (_not_what_is_loaded(info, result, target) or bool(info["rivals"]))
+    boots = wanted["reboot_ok"] and (result["reboot"] or info["reboot_required"])
+    guarded = _in_use(info, wanted, moves and serves, boots)
     result.update(
         packages=[{"name": name, "version": version} for name, version in sorted(target.items())],
         changes=changes,
@@ -259,7 +338,9 @@ def _finished(result, info, wanted):
     if guarded:
         return dict(result, action="refuse", reason=guarded, refusals=[guarded])
     if not changes and result["action"] == "install":
-        return dict(result, action="keep", reason=f"The driver is {result['version']}, as wanted.")
+        reason = f"The driver is {result['version']}, as wanted."
+        due = ["reboot: due", *info["reboot_reasons"]] if info["reboot_required"] else []
+        return dict(result, action="keep", reason=reason, lines=[reason, *due, *result["notices"]])
     return dict(result, reason=result["lines"][0])
 
 
@@ -280,6 +361,9 @@ def _lines(result, info, changes, wanted):
         lines.append(f"  {one['name']} {one['from'] or '-'} -> {to}")
     if result["action"] == "install":
         lines.append("hold: " + ("every part" if wanted["hold"] else "nothing"))
-    otherwise = "not needed" if info["loaded"] else "if the module does not load"
-    lines.append("reboot: " + ("due afterwards" if result["reboot"] else otherwise))
+    if result["reboot"] or info["reboot_required"]:
+        boot = "due afterwards" if result["reboot"] else "due"
+    else:
+        boot = "not needed" if info["loaded"] else "if the module does not load"
+    lines.append("reboot: " + boot)
     return lines + result["notices"]

@@ -13,7 +13,9 @@ import re
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import upstream
 
-_KERNEL_PACKAGE = re.compile(r"dkms|kmod-nvidia|kernel-open|^linux-modules-nvidia-")
+# Prebuilt modules (Ubuntu) have the version of their kernel.
+_PREBUILT = re.compile(r"^linux-modules-nvidia-\d{3}")
+_KERNEL_PACKAGE = re.compile(r"dkms|kmod-nvidia|kernel-open|" + _PREBUILT.pattern)
 _COMMON = re.compile(r"common|support|source")
 _USER_PACKAGE = re.compile(r"^(libcuda1|libnvidia-ml1?|libnvidia-compute.*|nvidia-driver-cuda(-libs)?)$")
 _FABRIC_PACKAGE = re.compile(r"^nvidia-fabric-?manager(-\d{3})?$")
@@ -28,11 +30,21 @@ def _version_of(packages, pattern, never=None):
     return next((one for one in found if one), None)
 
 
-def versions_of(packages):
-    """Return driver versions of the installed kernel module, user space and fabric manager; None where none is."""
+def has_prebuilt(packages):
+    """Return whether the kernel module came prebuilt, so that its package does not tell the driver's version."""
+    return any(_PREBUILT.match(name) for name in packages)
+
+
+def versions_of(packages, module=None):
+    """Return driver versions of the installed kernel module, user space and fabric manager; None where none is.
+
+    ``module``: what the file of a prebuilt module says; where it says nothing, it is taken to be that of user space.
+    """
+    user = _version_of(packages, _USER_PACKAGE)
+    prebuilt = (module or user) if has_prebuilt(packages) else None
     return {
-        "kernel_module": _version_of(packages, _KERNEL_PACKAGE, _COMMON),
-        "user_space": _version_of(packages, _USER_PACKAGE),
+        "kernel_module": _version_of(packages, _KERNEL_PACKAGE, _COMMON) or prebuilt,
+        "user_space": user,
         "fabric_manager": _version_of(packages, _FABRIC_PACKAGE),
     }
 
@@ -50,12 +62,15 @@ def installed_flavour(packages):
     return ("open" if any("open" in name for name in names) else "proprietary") if names else None
 
 
-def reboot_reasons(loaded, versions, rivals, boards, initramfs_pending, flavours=(None, None)):
+def reboot_reasons(loaded, versions, rivals, boards, initramfs_pending, flavours=(None, None), unpackaged=False):
     """Return why the host must boot again before the installed driver serves, as sentences; empty when it need not.
 
-    ``flavours``: of the loaded and of the installed kernel module.
+    ``flavours``: of the loaded and of the installed kernel module. ``unpackaged``: the loaded driver is no package's
+    (the .run installer's, a container's): packages do not tell what the next boot loads.
     Read from the host, never from what a run changed: a reboot that was put off stays due.
     """
+    if loaded and unpackaged:
+        return []
     reasons = []
     installed, user = versions["kernel_module"], versions["user_space"]
     if loaded and installed and loaded != installed:
@@ -75,16 +90,37 @@ def reboot_reasons(loaded, versions, rivals, boards, initramfs_pending, flavours
     return list(dict.fromkeys(reasons))
 
 
+# With MIG the place is followed by the instance: (PCI:0000:01:00 GPU-I:05) (open-gpu-kernel-modules, kernel_rc.c).
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)(.*)")
+_PLACE = re.compile(r"GPU (?:at PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})")
+_LOST = 79
+
+
+def _meaning(number, rest):
+    """Return what an Xid means when a board is not fit to serve after it, else None."""
+    if number in tables.NVLINK_XIDS:
+        fatal = re.search(r"\bFatal\b", rest)
+        return f"fatal NVLink error, {tables.NVLINK_XIDS[number]}" if fatal else None
+    return tables.FATAL_XIDS.get(number)
+
+
 def fatal_xids(lines):
-    """Return a sentence for each Xid in lines of the kernel log after which a board is not fit to serve."""
-    found = {}
+    """Return a sentence for each line of the kernel log after which a board is not fit to serve.
+
+    A board that has fallen off the bus may be told without an Xid, in lines of which an earlier one has its place
+    (NVIDIA/NVSentinel#155).
+    """
+    found, place = {}, "a board"
     for line in lines:
-        match = re.search(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)", line)
-        if match and int(match.group(2)) in tables.FATAL_XIDS:
-            number = int(match.group(2))
-            found[f"{match.group(1)} {number}"] = (
-                f"The kernel log has Xid {number} of {match.group(1)} since this boot ({tables.FATAL_XIDS[number]})."
-            )
+        match = _XID.search(line)
+        meaning = match and _meaning(int(match.group(2)), match.group(3))
+        if meaning:
+            where, number = match.group(1), int(match.group(2))
+            found[where, number] = f"The kernel log has Xid {number} of {where} since this boot ({meaning})."
+        named = _PLACE.search(line)
+        place = named.group(1) if named else place
+        if not match and "fallen off the bus" in line:
+            found.setdefault((place, _LOST), f"The kernel log says that {place} fell off the bus since this boot.")
     return list(found.values())
 
 
@@ -94,16 +130,44 @@ def kernel_signs(lines):
     return list(found)[:1]
 
 
-def fabric_state(text):
-    """Return the states of the fabric in the answer of ``nvidia-smi -q``, one for each board that has one."""
-    blocks = re.findall(r"^\s+Fabric\s*\n\s+State\s+:\s+(.+?)\s*$", text, re.MULTILINE)
-    return [one for one in blocks if one.upper() != "N/A"]
+_FABRIC = re.compile(r"^ +Fabric *\n +State +: +(.+?) *$(?:\n +Status +: +(.+?) *$)?", re.MULTILINE)
+
+
+def fabric_states(text):
+    """Return (state, status) of the fabric for each board in the answer of ``nvidia-smi -q``.
+
+    The status of a state that is not complete says nothing (NVML API reference, nvmlGpuFabricInfo_t).
+    """
+    found = [(match.group(1), match.group(2) or "Success") for match in _FABRIC.finditer(text)]
+    return [(state, status if state == "Completed" else "") for state, status in found]
+
+
+def fabric_problem(smi, boards):
+    """Return why the boards are not one fabric, in one sentence, or None.
+
+    ``smi``: text (of ``nvidia-smi -q``), boards and fabric_manager (whether it runs) of smi_of().
+    """
+    telling = [board for board in boards if board["generation"] in tables.FABRIC_STATE]
+    if not telling:
+        stopped = "The fabric manager does not run: see journalctl -u nvidia-fabricmanager."
+        return None if smi["fabric_manager"] else stopped
+    states = fabric_states(smi["text"])
+    wanted = min(len(telling), len(smi["boards"]))
+    complete = states.count(("Completed", "Success"))
+    if complete >= wanted:
+        return None
+    others = sorted({": ".join(filter(None, one)) for one in states if one != ("Completed", "Success")})
+    return (
+        f"The fabric is not complete ({complete} of {wanted} boards; {', '.join(others) or 'no state'}): see"
+        " journalctl -u nvidia-fabricmanager."
+    )
 
 
 def proof_problems(smi, loaded, versions, boards, expected_gpus, needs_fabric, kernel_lines):
     """Return why the driver is not proven, as sentences; empty when it is.
 
-    ``smi``: rc, boards (driver versions that it printed, one for each), text (of ``-q``) and sentence (of a failure).
+    ``smi``: rc, boards (driver versions that it printed, one for each), sentence (of a failure); text (of ``-q``) and
+    whether the fabric manager runs.
     """
     problems = []
     if smi["rc"] != 0:
@@ -126,8 +190,25 @@ def proof_problems(smi, loaded, versions, boards, expected_gpus, needs_fabric, k
         where = "on the PCI bus" if expected_gpus is None else "in nvidia_driver_expected_gpus"
         problems.append(f"nvidia-smi lists {len(smi['boards'])} boards, expected are {wanted} {where}.")
     if needs_fabric and smi["rc"] == 0:
-        states = fabric_state(smi["text"])
-        if not states or any(one != "Completed" for one in states):
-            found = ", ".join(sorted(set(states))) or "no state"
-            problems.append(f"The fabric is not complete ({found}): see journalctl -u nvidia-fabricmanager.")
+        problems += filter(None, [fabric_problem(smi, boards)])
     return problems + (kernel_signs(kernel_lines) if problems else []) + fatal_xids(kernel_lines)
+
+
+def mig_modes(text, wanted):
+    """Return the boards whose MIG mode is to be switched, and those that wait for a reset or a boot, as indices.
+
+    ``text``: rows ``index, mig.mode.current, mig.mode.pending`` of nvidia-smi; a board without MIG says [N/A].
+    ``wanted``: enabled or disabled.
+    """
+    switch, due = [], []
+    for line in text.splitlines():
+        index, _comma, rest = line.partition(",")
+        current, pending = [*(word.strip().lower() for word in rest.split(",")), "", ""][:2]
+        if current not in ("enabled", "disabled"):
+            continue
+        pending = pending if pending in ("enabled", "disabled") else current
+        if pending != wanted:
+            switch.append(index.strip())
+        elif current != wanted:
+            due.append(index.strip())
+    return {"switch": switch, "due": due}

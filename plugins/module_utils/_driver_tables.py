@@ -14,7 +14,10 @@ GUIDE = "NVIDIA driver installation guide"
 PCI_IDS = "pci.ids"
 
 # Oldest first: the order counts.
-GENERATIONS = ("kepler", "maxwell", "pascal", "volta", "turing", "ampere", "hopper", "ada", "blackwell", "newer")
+# "older" is what no driver of today serves.
+GENERATIONS = (
+    "older", "kepler", "maxwell", "pascal", "volta", "turing", "ampere", "hopper", "ada", "blackwell", "newer",
+)
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,11 @@ class Range:
 
 
 RANGES = (
+    Range(0x0001, 0x0FBF, "older", PCI_IDS + ": up to GF108, GF106, GF104, GF100"),
     Range(0x0FC0, 0x103F, "kepler", PCI_IDS + ": GK107, GK110"),
+    Range(0x1040, 0x117F, "older", PCI_IDS + ": GF119, GF110, GF117"),
     Range(0x1180, 0x11FF, "kepler", PCI_IDS + ": GK104, GK106"),
+    Range(0x1200, 0x127F, "older", PCI_IDS + ": GF114, GF116"),
     Range(0x1280, 0x12BF, "kepler", PCI_IDS + ": GK208"),
     Range(0x1340, 0x143F, "maxwell", PCI_IDS + ": GM108, GM107, GM204, GM206"),
     Range(0x15F0, 0x15FF, "pascal", PCI_IDS + ": GP100"),
@@ -53,6 +59,9 @@ NEWER_FROM = 0x3000
 # Boards of a Blackwell baseboard with NVSwitch: its switches are no NVIDIA devices on the PCI bus, and need NVLSM.
 BLACKWELL_BASEBOARD = {0x2901: "B200", 0x3182: "B300 SXM6"}  # pci.ids; Fabric Manager User Guide: NVLSM
 
+# Generations whose boards tell NVML the state of their fabric; the others print N/A, and their fabric manager counts.
+FABRIC_STATE = ("hopper", "blackwell", "newer")  # NVML API reference, nvmlDeviceGetGpuFabricInfo: Hopper or newer
+
 
 @dataclass(frozen=True)
 class Flavour:
@@ -65,6 +74,7 @@ class Flavour:
 
 
 FLAVOURS = (
+    Flavour("older", False, False, "NVIDIA, legacy GPUs: Fermi and before end with the driver 390"),
     Flavour("kepler", False, True, GUIDE + ": open modules need GSP, Turing and later"),
     Flavour("maxwell", False, True, GUIDE + ": Maxwell, Pascal, Volta are not compatible with the open modules"),
     Flavour("pascal", False, True, GUIDE + ": as Maxwell"),
@@ -214,9 +224,31 @@ HOLD_PACKAGES = {"rhel": "python3-dnf-plugin-versionlock"}  # NVIDIA driver inst
 # What else belongs to a driver though its name has no "nvidia".
 OTHER_NAMES = ("libcuda1", "libcudadebugger1", "libnvcuvid1", "libnvoptix1", "libnvsdm", "cuda-drivers", "nvlsm")
 
+@dataclass(frozen=True)
+class SigningKey:
+    """How a distribution makes the key that signs modules built by DKMS, and where it lies."""
+
+    distribution: str
+    command: str
+    path: str
+    source: str
+
+
+SIGNING_KEYS = (
+    SigningKey("debian", "dkms generate_mok", "/var/lib/dkms/mok.pub", "wiki.debian.org/SecureBoot; DKMS README"),
+    SigningKey("rhel", "dkms generate_mok", "/var/lib/dkms/mok.pub", "DKMS README: Secure Boot"),
+    SigningKey(
+        "ubuntu",
+        "update-secureboot-policy --new-key",
+        "/var/lib/shim-signed/mok/MOK.der",
+        "wiki.ubuntu.com/UEFI/SecureBoot",
+    ),
+)
+
 # Modules of the kernel that take the boards before the driver can; all are kept out.
 RIVALS = {
     "nouveau": "github.com/NVIDIA/ansible-role-nvidia-driver#44",
+    "nova": "kernel, drivers/gpu/drm/nova: the first name of nova_drm",
     "nova_core": "github.com/beclab/Olares#3963",
     "nova_drm": "github.com/beclab/Olares#3963",
 }
@@ -228,6 +260,10 @@ FATAL_XIDS = {
     119: "GSP timeout", 120: "GSP error", 136: "link training failed", 140: "unrecovered ECC error",
     143: "GPU initialisation failed", 154: "recovery action required",
 }  # source: NVIDIA XID errors, catalogue
+# Errors of NVLink 5 (Blackwell). The line says whether one is fatal; the others the link has repaired itself.
+NVLINK_XIDS = {
+    144: "SAW", 145: "RLW", 146: "TLW", 147: "TREX", 148: "NVLPW", 149: "NETIR", 150: "MSE",
+}  # source: NVIDIA XID errors, catalogue: NVLink 5
 
 # What the kernel log says of boards that nvidia-smi does not list, and what repairs it. The first one that is there
 # counts: the second line also follows the first.

@@ -50,6 +50,7 @@ class Transaction:
         self.params = module.params
         self.distribution = _driver_host.os_release(_driver_host.read_text("/etc/os-release"))["distribution"]
         self.packages, self.holds = self.installed()
+        self.unfinished = _driver_host.unfinished_of(module, self.distribution)
         self.wanted = [(one["name"], one.get("version")) for one in self.params["packages"]]
         self.unneeded = self._unneeded() if self.params["state"] == "absent" else []
 
@@ -72,7 +73,7 @@ class Transaction:
         return missing, self._gone() + self.unneeded
 
     def _gone(self):
-        return [name for name in self.params["remove"] if name in self.packages]
+        return [name for name in self.params["remove"] if name in self.packages or name in self.unfinished]
 
     def _unneeded(self):
         """Return what earlier transactions brought along and nothing needs once the parts of ``remove`` are gone."""
@@ -110,7 +111,14 @@ class Transaction:
             rc, out, err = _driver_host.run(self.module, argv)
         if rc != 0:
             raise DriverError(_driver_managers.failure(err + out, rc))
-        return _driver_managers.apt_changes(out)
+        changes = _driver_managers.apt_changes(out)
+        # What is unpacked is only configured: apt says no more of it.
+        named = {one["name"] for one in changes}
+        return changes + [
+            {"name": name, "from": None, "to": version or self.unfinished[name]}
+            for name, version in self.wanted
+            if name in self.unfinished and name not in named
+        ]
 
     def _simulated_rpm(self, gone):
         changes = []
@@ -130,7 +138,8 @@ class Transaction:
     def _refuse_strangers(self, changes, gone):
         """Refuse a transaction that removes what is no part of a driver, or leaves parts at different versions."""
         lost = [one["name"] for one in changes if one["to"] is None and one["name"] not in gone]
-        lost = [name for name in lost if not _driver_packages.belongs(name, self.packages.get(name))]
+        there = {**self.unfinished, **self.packages}
+        lost = [name for name in lost if not _driver_packages.belongs(name, there.get(name))]
         if lost:
             raise DriverError(
                 f"Expected to change nothing but the driver, found that {', '.join(lost[:6])} would be removed: remove"
@@ -239,6 +248,11 @@ class Transaction:
         # An interrupted run has left what served before it: that is the way back, not the half of the change.
         if not record.get("open"):
             self._save(dict(record, open=self._set_now()))
+
+    def settle(self):
+        """Close what an interrupted run left open where nothing is left to change."""
+        if _driver_host.record_of(self.params["state_dir"]).get("open"):
+            self._close_record(set())
 
     def _close_record(self, new):
         record = _driver_host.record_of(self.params["state_dir"])

@@ -74,6 +74,22 @@ boards:
   returned: success
   type: list
   elements: dict
+kernel:
+  description: Release of the kernel that the modules are for, the one that runs or O(kernel).
+  returned: success
+  type: str
+headers:
+  description: Whether its headers are there.
+  returned: success
+  type: bool
+module:
+  description: Whether a module of the driver is there for it.
+  returned: success
+  type: bool
+machine:
+  description: RV(ignore:machine_id), RV(ignore:boot_id), and whether it is a RV(ignore:container).
+  returned: success
+  type: dict
 next_kernel:
   description: The kernel that boots next, RV(ignore:release), RV(ignore:headers), RV(ignore:module); null when it is
     the one that runs, when nobody can tell, or with O(kernel).
@@ -91,6 +107,10 @@ versions:
   type: dict
 packages:
   description: Installed parts of the driver with their versions.
+  returned: success
+  type: dict
+unfinished:
+  description: Parts of a driver that an interrupted run unpacked and did not configure, with their versions (apt).
   returned: success
   type: dict
 available:

@@ -161,6 +161,8 @@ def main():
                 if absent and release:
                     transaction.hold([], release)
                 transaction.execute(changes)
+            elif not absent:
+                transaction.settle()
             hold, release = transaction.hold_changes([])
             transaction.hold(hold, release)
             if absent:

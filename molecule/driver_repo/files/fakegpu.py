@@ -20,6 +20,8 @@ VERSION = pathlib.Path("/proc/driver/nvidia/version")
 MODULES = pathlib.Path("/sys/module")
 INITRAMFS = pathlib.Path("/var/lib/fakegpu/initramfs")
 MIG = pathlib.Path("/var/lib/fakegpu/mig")  # a folder with a file for each board that can: Enabled or Disabled
+MIG_PENDING = pathlib.Path("/var/lib/fakegpu/mig-pending")  # the same, what was asked for
+MIG_WAITS = pathlib.Path("/var/lib/fakegpu/mig-waits")  # a mode that was asked for waits for a boot
 COUNT = pathlib.Path("/var/lib/fakegpu/initramfs-runs")
 BROKEN = pathlib.Path("/var/lib/fakegpu/broken")  # a module that does not load
 PCI = pathlib.Path("/sys/bus/pci/devices")
@@ -65,6 +67,8 @@ def boot():
         folder.mkdir(exist_ok=True)
         for name, text in (("vendor", "0x10de"), ("device", device), ("class", kind)):
             (folder / name).write_text(text + "\n")
+    for asked in MIG_PENDING.glob("*"):
+        (MIG / asked.name).write_text(asked.read_text())
     kept_out = INITRAMFS.read_text().split() if INITRAMFS.exists() else []
     rivals = [name for name in state.get("rivals", []) if name not in kept_out]
     for name in rivals:
@@ -87,6 +91,10 @@ def fabric_state(loaded):
     return "Completed" if active and same else "In Progress"
 
 
+def mig_mode(path, otherwise):
+    return path.read_text().strip() if path.exists() else otherwise
+
+
 def smi(arguments):
     library = USER_SPACE.read_text().strip()
     if not VERSION.exists():
@@ -104,19 +112,22 @@ def smi(arguments):
         sys.exit(18)
     if "-mig" in arguments:
         board, mode = arguments[arguments.index("-i") + 1], arguments[arguments.index("-mig") + 1]
-        (MIG / board).write_text("Enabled\n" if mode == "1" else "Disabled\n")
+        for folder in [MIG_PENDING] + [MIG] * (not MIG_WAITS.exists()):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / board).write_text("Enabled\n" if mode == "1" else "Disabled\n")
         return
     boards = [path for path in sorted(PCI.iterdir()) if (path / "class").read_text().startswith("0x0302")]
     for number, _board in enumerate(boards):
         if "--query-gpu=driver_version" in arguments:
             print(loaded)
-        elif "--query-gpu=index,mig.mode.current" in arguments:
-            mode = MIG / str(number)
-            print(f"{number}, {mode.read_text().strip() if mode.exists() else '[N/A]'}")
+        elif "--query-gpu=index,mig.mode.current,mig.mode.pending" in arguments:
+            current = mig_mode(MIG / str(number), "[N/A]")
+            print(f"{number}, {current}, {mig_mode(MIG_PENDING / str(number), current)}")
         elif arguments[:1] == ["-q"]:
             print(
                 f"GPU 0000000{number + 1}:00.0\n    Fabric\n"
-                f"        State                             : {fabric_state(loaded)}"
+                f"        State                             : {fabric_state(loaded)}\n"
+                "        Status                            : Success"
             )
 
 

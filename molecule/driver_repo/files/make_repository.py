@@ -22,6 +22,7 @@ VERSIONS = ("570.195.03", "580.95.05", "580.105.08")
 PLUGINS = "/usr/lib/python3/dist-packages/dnf-plugins"  # where Debian's dnf looks
 KERNEL = platform.release()
 ALONG = "update-glx"  # comes with the driver and is no part of it
+MODULE = f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko"
 LATER_KERNEL = "99.0.0-1-amd64"
 SMI = '#!/bin/sh\nexec python3 /opt/fakegpu/fakegpu.py smi "$@"\n'
 UNIT = """[Unit]
@@ -58,8 +59,9 @@ def packages_of(version, rpm):
         "nvidia-driver-cuda": ({"Depends": [library + loose, cuda + loose, ALONG]}, {"/usr/bin/nvidia-smi": SMI}),
         library: ({}, file_of("user-space", version)),
         cuda: ({}, file_of("libcuda", version)),
-        open_name: ({"Conflicts": [closed_name]}, file_of("open", version)),
-        closed_name: ({"Conflicts": [open_name]}, file_of("closed", version)),
+        # As if DKMS had built it for the kernel that runs: no host is booted into one that has no module.
+        open_name: ({"Conflicts": [closed_name]}, {**file_of("open", version), MODULE: version + "\n"}),
+        closed_name: ({"Conflicts": [open_name]}, {**file_of("closed", version), MODULE: version + "\n"}),
         "nvidia-persistenced": (
             {},
             {"/usr/lib/systemd/system/nvidia-persistenced.service": UNIT.format("persistence", "")},

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 
 import pytest
+import tree
+import yaml
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError
@@ -50,6 +52,8 @@ def test_a_branch_or_an_exact_version():
 
 @pytest.mark.parametrize("text", ["latest", "58", "580.", "580.95.05-1", ">=580", "5800"])
 def test_anything_else_is_refused(text):
+    with pytest.raises(DriverError, match="nvidia_driver_min_version"):
+        _driver.wanted_version(text, "nvidia_driver_min_version")
     with pytest.raises(DriverError, match="nvidia_driver_version"):
         _driver.wanted_version(text)
 
@@ -79,7 +83,10 @@ KNOWN = [
     (0x2E12, "blackwell"),  # GB10
     (0x3182, "blackwell"),  # B300
     (0x3500, "newer"),
-    (0x0100, None),
+    (0x1091, "older"),  # Tesla M2090, Fermi
+    (0x06D1, "older"),  # Tesla C2050, Fermi
+    (0x1201, "older"),  # GTX 560, Fermi
+    (0x12FF, None),
 ]
 
 
@@ -176,6 +183,12 @@ def test_a_flavour_that_does_not_know_the_boards_is_refused():
     assert _driver.flavour_for(boards_of("ampere"), "proprietary") == "proprietary"
 
 
+def test_a_board_that_no_driver_of_today_serves_gets_no_modules():
+    for wanted in ("auto", "open", "proprietary"):
+        with pytest.raises(DriverError, match="10de:2330 at 0000:01:00.0, older than Kepler"):
+            _driver.flavour_for(boards_of("hopper", "older"), wanted)
+
+
 def test_boards_that_no_flavour_serves_together():
     with pytest.raises(DriverError, match="1 x blackwell, 1 x volta"):
         _driver.flavour_for(boards_of("volta", "blackwell"))
@@ -226,3 +239,31 @@ def test_layouts_do_not_overlap():
         for branch in range(row.first_branch, min(row.last_branch, 999) + 1):
             assert (row.source, row.distribution, branch) not in seen
             seen[row.source, row.distribution, branch] = row
+
+
+HERE = {"machine_id": "3d1219c7", "boot_id": "aaaa", "container": False}
+
+
+@pytest.mark.parametrize(
+    ("host", "same"),
+    [
+        (HERE, True),
+        (dict(HERE, boot_id="bbbb"), False),  # a clone
+        (dict(HERE, machine_id="0fe2"), True),  # the controller is a container of this host
+        (dict(HERE, machine_id="0fe2", container=True), False),  # the host is a container beside the controller
+        (dict(HERE, container=True), True),  # the play runs in the container that it is to boot
+        ({"machine_id": "", "boot_id": "", "container": False}, False),
+    ],
+)
+def test_a_host_that_is_the_controller(host, same):
+    assert _driver.same_machine(host, HERE) is same
+
+
+def test_nothing_known_of_either_is_no_sameness():
+    nothing = {"machine_id": "", "boot_id": "", "container": False}
+    assert _driver.same_machine(nothing, nothing) is False
+
+
+def test_the_role_keeps_out_what_is_looked_for():
+    text = (tree.ROOT / "roles/nvidia_driver/vars/main.yml").read_text()
+    assert yaml.safe_load(text)["__nvidia_driver_rivals"] == list(_driver_tables.RIVALS)

@@ -76,3 +76,32 @@ def test_headers_are_what_build_leads_to(tmp_path):
     (tmp_path / "6.1.0-28-amd64" / "build").mkdir(parents=True)
     assert kernel.has_headers("6.1.0-28-amd64", str(tmp_path)) is True
     assert kernel.has_headers("6.1.0-29-amd64", str(tmp_path)) is False
+
+
+def test_the_version_that_the_file_of_a_module_says():
+    asked = []
+
+    def modinfo(argv):
+        asked.append(argv)
+        return 0, "580.95.05\n", ""
+
+    assert kernel.module_version(modinfo, "6.8.0-79-generic") == "580.95.05"
+    assert asked == [["modinfo", "-k", "6.8.0-79-generic", "-F", "version", "nvidia"]]
+    assert kernel.module_version(lambda argv: (1, "", "not found"), "6.8.0-79-generic") is None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("5.14.0-570.el9.x86_64", "5.14.0-570.1.1.el9_6.x86_64"),
+        ("5.14.0-503.11.1.el9_5.x86_64", "5.14.0-570.el9.x86_64"),
+        ("6.1.0-9-amd64", "6.1.0-28-amd64"),
+        ("6.12.9+deb13-amd64", "6.12.32+deb13-amd64"),
+        ("6.8.0-79-generic", "6.8.0-101-generic"),
+        ("6.12~rc1-amd64", "6.12-amd64"),
+        ("6.1.0-28-amd64", "6.1.0-28-rt-amd64"),
+    ],
+)
+def test_releases_are_compared_part_by_part(older, newer):
+    images = [f"/boot/vmlinuz-{one}" for one in (newer, older)]
+    assert kernel.newest(images) == kernel.newest(images[::-1]) == newer

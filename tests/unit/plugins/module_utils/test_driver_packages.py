@@ -158,3 +158,20 @@ def test_the_lock_of_dnf():
         "nvidia-driver-cuda-3:580.95.05-1.el9.*",
         "nvlsm-0:2025.06.11-1.*",
     ]
+
+
+def test_modules_of_one_kind_stand_side_by_side_and_of_two_kinds_do_not():
+    """A host keeps the modules of the kernels that it may still boot."""
+    first, later = "6.8.0-79-generic", "6.8.0-101-generic"
+    names = [f"linux-modules-nvidia-580-server-open-{later}"]
+    same = [f"linux-modules-nvidia-580-server-open-{first}", f"linux-objects-nvidia-580-server-open-{first}"]
+    others = [
+        f"linux-modules-nvidia-570-server-open-{first}",
+        f"linux-modules-nvidia-580-server-{first}",
+        f"linux-objects-nvidia-580-server-{first}",
+        "nvidia-dkms-580-server-open",
+    ]
+    storage = f"linux-modules-nvidia-fs-{later}"
+    assert _driver_packages.leaving([*same, *others, storage], names, 580) == sorted(others)
+    built = ["nvidia-dkms-580-server-open"]
+    assert _driver_packages.leaving([*names, *same, *built], built, 580) == sorted([*names, *same])

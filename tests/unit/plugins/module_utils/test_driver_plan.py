@@ -26,6 +26,7 @@ WANTED = {
     "fabric_manager": "auto",
     "persistence": True,
     "allow_in_use": False,
+    "reboot_ok": False,
 }
 HOPPER = {"address": "0000:01:00.0", "device": "10de:2330", "generation": "hopper"}
 NAMES = ["libcuda1", "nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-persistenced"]
@@ -45,6 +46,7 @@ def host(**changes):
         "loaded": None,
         "loaded_flavour": None,
         "packages": {},
+        "unfinished": {},
         "holds": [],
         "versions": {"kernel_module": None, "user_space": None, "fabric_manager": None},
         "rivals": [],
@@ -53,6 +55,8 @@ def host(**changes):
         "mok_enrolled": False,
         "users": [],
         "servers": [],
+        "reboot_required": False,
+        "reboot_reasons": [],
         "record": {},
         "available": {name: list(VERSIONS) for name in NAMES},
     }
@@ -195,13 +199,24 @@ def test_a_host_without_boards():
 def refusal(info, **changes):
     result = plan(info, **changes)
     assert result["action"] == "refuse"
-    assert result["packages"] == [] or "uses" in result["reason"]
+    assert result["packages"] == [] or "found sglang" in result["reason"] or "uses" in result["reason"]
     return result["reason"]
 
 
 def test_secure_boot_is_refused_before_anything_is_asked():
     assert "Secure Boot" in refusal(host(secure_boot=True, available=None))
     assert plan(host(secure_boot=True, mok_enrolled=True))["action"] == "install"
+    assert plan(host(secure_boot=True), kernel_modules=False)["action"] == "install", "user space needs no signature"
+
+
+def test_the_ways_out_of_secure_boot_are_those_of_the_distribution():
+    debian = refusal(host(secure_boot=True, available=None))
+    assert "dkms generate_mok, mokutil --import /var/lib/dkms/mok.pub" in debian
+    assert "prebuilt" not in debian, "Debian has none"
+    ubuntu = host(secure_boot=True, available=None, os={"distribution": "ubuntu", "major": "24.04"})
+    said = refusal(ubuntu)
+    assert "update-secureboot-policy --new-key, mokutil --import /var/lib/shim-signed/mok/MOK.der" in said
+    assert "nvidia_driver_source: distribution, nvidia_driver_kernel_build: prebuilt" in said
 
 
 def test_signed_modules_of_the_distribution_pass_secure_boot():
@@ -220,6 +235,40 @@ def test_signed_modules_of_the_distribution_pass_secure_boot():
     assert result["action"] == "install"
     assert {"name": name, "version": "6.8.0-79.79+1"} in result["packages"]
     assert result["own_version"] == ["linux-modules-nvidia-"]
+
+
+SIGNED = "linux-modules-nvidia-580-server-open-6.8.0-79-generic"
+SIGNED_NEXT = "linux-modules-nvidia-580-server-open-6.8.0-101-generic"
+SIGNED_USER = [
+    "libnvidia-cfg1-580-server",
+    "libnvidia-compute-580-server",
+    "nvidia-compute-utils-580-server",
+    "nvidia-utils-580-server",
+]
+
+
+def signed(there, **packages):
+    """Ubuntu with prebuilt modules that serve; another kernel boots next. ``there``: whether it has modules, too."""
+    found = {**dict.fromkeys(SIGNED_USER, "580.95.05-0ubuntu1"), SIGNED: "6.8.0-79.79+1", **packages}
+    return installed(
+        os={"distribution": "ubuntu", "major": "24.04", "architecture": "x86_64"},
+        kernel="6.8.0-79-generic",
+        next_kernel={"release": "6.8.0-101-generic", "headers": False, "module": False},
+        packages=found,
+        available={**{name: [version] for name, version in found.items()}, SIGNED_NEXT: ["6.8.0-101.101+1"] * there},
+    )
+
+
+def test_the_kernel_that_boots_next_gets_its_prebuilt_module():
+    prebuilt = {"source": "distribution", "kernel_build": "prebuilt"}
+    result = plan(signed(there=True), **prebuilt)
+    assert result["changes"] == [{"name": SIGNED_NEXT, "from": None, "to": None}]
+    assert result["remove"] == []
+    both = signed(True, **{SIGNED_NEXT: "6.8.0-101.101+1"})
+    assert plan(both, **prebuilt)["action"] == "keep"
+    missing = plan(signed(there=False), **prebuilt)
+    assert missing["action"] == "keep"
+    assert SIGNED_NEXT in missing["lines"][-1]
 
 
 def test_headers():
@@ -352,3 +401,126 @@ def test_removal():
     result = plan(installed(), state="absent")
     assert (result["action"], result["remove"]) == ("remove", NAMES)
     assert plan(host(), state="absent")["changes"] == []
+
+
+def interrupted(version="580.105.08", before="580.95.05", **record):
+    """An upgrade that died half way: the user space is there, the kernel module is unpacked."""
+    names = ["libcuda1", "nvidia-driver-cuda", "nvidia-persistenced"]
+    packages = dict.fromkeys(NAMES, before + "-1") if before else {}
+    return installed(
+        version,
+        packages=dict.fromkeys(names, version + "-1"),
+        unfinished={"nvidia-kernel-open-dkms": version + "-1"},
+        versions={"kernel_module": None, "user_space": version, "fabric_manager": None},
+        loaded=before,
+        record={"open": {"version": before, "packages": packages, "source": "nvidia"}, **record},
+    )
+
+
+def test_a_first_installation_that_was_interrupted_is_finished():
+    info = interrupted(before=None)
+    result = plan(info)
+    assert (result["action"], result["managed"], result["version"]) == ("install", True, "580.105.08")
+    assert result["changes"] == [{"name": "nvidia-kernel-open-dkms", "from": None, "to": "580.105.08-1"}]
+    # The last package came, the record did not: nothing to change, and it is ours all the same.
+    there = dict(installed("580.105.08"), record=info["record"])
+    assert (plan(there)["action"], plan(there)["managed"]) == ("keep", True)
+
+
+def test_a_run_that_ended_before_its_first_package_makes_no_driver_ours():
+    there = installed()
+    record = {"open": {"version": "580.95.05", "packages": there["packages"], "source": "nvidia"}}
+    result = plan(dict(there, record=record))
+    assert (result["action"], result["managed"]) == ("keep", False)
+    assert "was there before" in result["reason"]
+
+
+def test_the_removal_takes_what_was_never_configured():
+    result = plan(interrupted(before=None), state="absent")
+    assert result["remove"] == NAMES
+    assert {"name": "nvidia-kernel-open-dkms", "from": "580.105.08-1", "to": None} in result["changes"]
+
+
+def test_the_way_back_of_an_interrupted_upgrade_is_what_it_began_to_replace():
+    serving = {"version": "580.95.05", "packages": dict.fromkeys(NAMES, "580.95.05-1")}
+    info = interrupted(current=serving, previous=PREVIOUS)
+    result = plan(info, state="previous")
+    assert (result["action"], result["version"]) == ("install", "580.95.05")
+    assert result["packages"] == [{"name": name, "version": "580.95.05-1"} for name in NAMES]
+    # That way back is done, and remembered as one: asked for again it leads no further.
+    done = installed(record={"current": dict(serving, back=True), "previous": PREVIOUS})
+    assert plan(done, state="previous")["version"] == "580.95.05"
+    assert plan(done, state="previous")["action"] == "keep"
+
+
+def test_an_interrupted_first_installation_has_no_way_back():
+    assert "none remembered" in refusal(interrupted(before=None), state="previous")
+
+
+DUE = {"reboot_required": True, "reboot_reasons": ["The kernel runs the driver 580.95.05, installed is 580.105.08."]}
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["of the role", "there before"])
+def test_a_host_that_is_used_is_not_booted(ours):
+    info = installed("580.105.08", loaded="580.95.05", servers=["sglang-main.service"], **DUE)
+    info["record"] = info["record"] if ours else {}
+    reason = refusal(info, reboot_ok=True)
+    assert "nobody on a host that is to boot again, found sglang-main.service" in reason
+    assert "nvidia_driver_reboot_ok to false" in reason
+    assert plan(info, reboot_ok=True, allow_in_use=True)["action"] == "keep"
+    assert plan(info)["action"] == "keep", "without leave nothing boots"
+    assert plan(dict(info, servers=[]), reboot_ok=True)["action"] == "keep"
+
+
+def test_a_first_driver_that_needs_a_boot_is_no_reason_to_kill_a_server_on_the_cpu():
+    info = host(rivals=["nouveau"], servers=["sglang-main.service"])
+    assert "found sglang-main.service" in refusal(info, reboot_ok=True)
+    assert plan(info)["action"] == "install"
+
+
+@pytest.mark.parametrize(
+    ("version", "other"), [("580", False), ("580.95.05", False), ("590", True), ("580.105.08", True)]
+)
+def test_a_kept_driver_says_what_it_is_not(version, other):
+    result = plan(installed(record={}), version=version)
+    assert result["lines"][:2] == [result["reason"], "Its packages are not held: whoever installed it moves it."]
+    assert any(f"not the wanted {version}" in line for line in result["lines"]) is other
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"secure_boot": True}, "Secure Boot"),
+        ({"runfile": True}, "nvidia-uninstall"),
+        ({"headers": False}, "headers of"),
+    ],
+)
+def test_a_way_back_is_refused_for_what_a_new_driver_is(changes, said):
+    info = installed(**changes)
+    info["record"]["previous"] = PREVIOUS
+    assert said in refusal(info, state="previous")
+    # Back already: nothing is built.
+    info["record"]["current"]["back"] = True
+    assert plan(info, state="previous")["action"] == "keep"
+
+
+def test_a_way_back_brings_the_headers():
+    info = installed(headers=False)
+    info["record"]["previous"] = PREVIOUS
+    info["available"]["linux-headers-6.1.0-40-amd64"] = ["6.1.153-1"]
+    assert {"name": "linux-headers-6.1.0-40-amd64", "version": None} in plan(info, state="previous")["packages"]
+
+
+def test_what_is_as_wanted_says_so_and_whether_a_boot_is_still_due():
+    assert plan(installed())["lines"] == ["The driver is 580.95.05, as wanted."]
+    due = installed("580.105.08", loaded="580.95.05", **DUE)
+    assert plan(due)["lines"] == ["The driver is 580.105.08, as wanted.", "reboot: due", *DUE["reboot_reasons"]]
+    # Something comes beside it: what was due stays due.
+    beside = plan(dict(due, available={**due["available"], "nvtop": ["3.0"]}), extra_packages=["nvtop"])
+    assert beside["lines"][-1] == "reboot: due"
+
+
+def test_a_least_version_that_is_none_is_refused_in_one_sentence():
+    assert "nvidia_driver_min_version, found 'latest'" in refusal(installed(record={}), min_version="latest")
+    assert plan(installed(record={}), min_version="580")["action"] == "keep"
+    assert plan(installed(record={}), min_version="590", version="580.105.08")["action"] == "install"

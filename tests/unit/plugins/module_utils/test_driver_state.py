@@ -83,13 +83,13 @@ def test_without_boards_nothing_has_to_be_loaded():
     assert _driver_state.reboot_reasons(None, versions(), [], [], False) == []
 
 
-def smi(rc=0, boards=("580.95.05",), text="", sentence=None):
-    return {"rc": rc, "boards": list(boards), "text": text, "sentence": sentence}
+def smi(rc=0, boards=("580.95.05",), text="", sentence=None, fabric_manager=True):
+    return {"rc": rc, "boards": list(boards), "text": text, "sentence": sentence, "fabric_manager": fabric_manager}
 
 
-def problems(answer=None, loaded="580.95.05", installed=None, expected=None, fabric=False, log=()):
+def problems(answer=None, loaded="580.95.05", installed=None, expected=None, fabric=False, log=(), boards=None):
     return _driver_state.proof_problems(
-        answer or smi(), loaded, installed or versions(), BOARDS, expected, fabric, list(log)
+        answer or smi(), loaded, installed or versions(), boards or BOARDS, expected, fabric, list(log)
     )
 
 
@@ -129,18 +129,123 @@ def test_what_the_kernel_says_explains_boards_that_are_not_there():
     assert "wants the open kernel modules" in found[1]
 
 
-FABRIC = (
-    "    Fabric\n        State                             : {}\n        Status                            : Success\n"
-)
+FABRIC = "GPU 00000000:0{0}:00.0\n    Fabric\n        State                             : {1}\n        Status{2}\n"
+STATUS = "                            : {0}\n        CliqueId                          : 0"
+
+
+def fabric(*boards, generation="hopper", fabric_manager=True):
+    """What is wrong with a fabric of as many boards as there are (state, status)."""
+    text = "".join(FABRIC.format(place, state, STATUS.format(status)) for place, (state, status) in enumerate(boards))
+    answer = smi(boards=["580.95.05"] * len(boards), text=text, fabric_manager=fabric_manager)
+    found = [dict(BOARDS[0], generation=generation) for _board in boards]
+    installed = versions(fabric_manager="580.95.05")
+    return problems(answer, installed=installed, fabric=True, boards=found)
+
+
+COMPLETE = ("Completed", "Success")
 
 
 def test_the_fabric_is_complete():
+    assert fabric(COMPLETE, COMPLETE) == []
+    assert fabric(COMPLETE, COMPLETE, generation="blackwell") == []
+
+
+@pytest.mark.parametrize(
+    ("board", "said"),
+    [
+        (("In Progress", "N/A"), "(1 of 2 boards; In Progress)"),
+        (("N/A", "N/A"), "(1 of 2 boards; N/A)"),
+        (("Completed", "Insufficient Resources"), "(1 of 2 boards; Completed: Insufficient Resources)"),
+    ],
+)
+def test_one_board_that_is_not_in_the_fabric(board, said):
+    assert said in fabric(COMPLETE, board)[0]
+
+
+def test_a_fabric_of_which_nothing_is_told():
     installed = versions(fabric_manager="580.95.05")
-    assert problems(smi(text=FABRIC.format("Completed")), installed=installed, fabric=True) == []
-    assert "In Progress" in problems(smi(text=FABRIC.format("In Progress")), installed=installed, fabric=True)[0]
-    assert "no state" in problems(smi(text=FABRIC.format("N/A")), installed=installed, fabric=True)[0]
+    assert "(0 of 1 boards; no state)" in problems(installed=installed, fabric=True)[0]
+
+
+def test_boards_before_hopper_tell_no_state_and_their_fabric_manager_counts():
+    nothing = ("N/A", "N/A")
+    assert fabric(nothing, nothing, generation="ampere") == []
+    found = fabric(nothing, nothing, generation="ampere", fabric_manager=False)
+    assert found == ["The fabric manager does not run: see journalctl -u nvidia-fabricmanager."]
 
 
 def test_a_fabric_manager_of_another_version():
-    found = problems(smi(text=FABRIC.format("Completed")), installed=versions(fabric_manager="580.105.08"), fabric=True)
+    found = problems(installed=versions(fabric_manager="580.105.08"), fabric=True)
     assert "fabric manager 580.105.08" in found[0]
+
+
+def test_packages_do_not_tell_what_a_driver_of_the_installer_does_at_the_next_boot():
+    """Otherwise each run would boot the host, and no boot would help."""
+    for found in (versions(None, None), versions(None, "570.195.03")):
+        assert _driver_state.reboot_reasons("580.95.05", found, [], BOARDS, False, unpackaged=True) == []
+    left = _driver_state.reboot_reasons(None, versions(), ["nouveau"], BOARDS, False, unpackaged=True)
+    assert "nouveau holds the boards" in left[0], "nothing is loaded: the packages count"
+
+
+PREBUILT = {
+    "linux-modules-nvidia-580-server-open-6.8.0-79-generic": "6.8.0-79.79+1",
+    "libnvidia-compute-580-server": "580.95.05-0ubuntu1",
+}
+
+
+def test_a_prebuilt_module_has_the_version_of_its_file_or_of_user_space():
+    assert _driver_state.versions_of(PREBUILT) == versions()
+    assert _driver_state.versions_of(PREBUILT, "580.105.08") == versions("580.105.08")
+    assert _driver_state.installed_flavour(PREBUILT) == "open"
+    reasons = _driver_state.reboot_reasons(None, _driver_state.versions_of(PREBUILT), ["nouveau"], BOARDS, True)
+    assert len(reasons) == 2
+    storage = {"linux-modules-nvidia-fs-6.8.0-79-generic": "6.8.0-79.79+1"}
+    assert _driver_state.has_prebuilt(storage) is False, "GPUDirect storage is no driver"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("NVRM: Xid (PCI:0000:01:00 GPU-I:05): 95, pid=7062, Uncontained: LTC TAG", "Xid 95 of 0000:01:00"),
+        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 119, pid=9, name=a, Timeout", "Xid 119 of 0000:3b:00"),
+        ("NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6)", "fatal NVLink error"),
+        ("NVRM: Xid (PCI:0018:01:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x00086226)", None),
+        ("NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9)", None),
+        ("NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", "0000:01:00 fell off the bus"),
+    ],
+)
+def test_what_the_kernel_log_says_of_boards_in_other_forms(line, said):
+    found = _driver_state.fatal_xids([line])
+    assert len(found) == (said is not None)
+    assert said is None or said in found[0]
+
+
+def test_a_board_that_fell_off_the_bus_without_an_xid():
+    """The lines are of NVSentinel#155; with an Xid the same is told once."""
+    lines = [
+        "NVRM: The NVIDIA GPU 0000:b3:00.0",
+        "               NVRM: (PCI ID: 10de:26b5) installed in this system has",
+        "               NVRM: fallen off the bus and is not responding to commands.",
+    ]
+    assert _driver_state.fatal_xids(lines) == ["The kernel log says that 0000:b3:00 fell off the bus since this boot."]
+    both = [
+        "NVRM: Xid (PCI:0000:b3:00): 79, GPU has fallen off the bus.",
+        "NVRM: GPU 0000:b3:00.0: GPU has fallen off the bus.",
+    ]
+    assert len(_driver_state.fatal_xids(both)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "switch", "due"),
+    [
+        ("0, Disabled, Disabled\n1, Enabled, Enabled\n", "enabled", ["0"], []),
+        ("0, Disabled, Disabled\n1, Enabled, Enabled\n", "disabled", ["1"], []),
+        ("0, Disabled, Enabled\n", "enabled", [], ["0"]),  # asked for, and waits for a reset
+        ("0, Disabled, Enabled\n", "disabled", ["0"], []),  # somebody asked for another
+        ("0, [N/A], [N/A]\n", "enabled", [], []),
+        ("0, Enabled, [N/A]\n", "enabled", [], []),
+        ("", "enabled", [], []),
+    ],
+)
+def test_mig_by_board(text, wanted, switch, due):
+    assert _driver_state.mig_modes(text, wanted) == {"switch": switch, "due": due}

@@ -33,6 +33,8 @@ class Host:
         self.simulation, self.answers = "", {}
         self.next_kernel = None
         self.along = {}  # what comes with each installation
+        self.kernels_with_module = []
+        self.states = {}  # of dpkg, where they are not "ii "
 
     def run(self, _module, argv, seconds=None):
         self.argvs.append(list(argv))
@@ -41,7 +43,9 @@ class Host:
             if part in words:
                 return answer
         if argv[0] == "dpkg-query":
-            return 0, "".join(f"ii |{name}|{version}\n" for name, version in self.packages.items()), ""
+            return 0, "".join(
+                f"{self.states.get(name, 'ii ')}|{name}|{version}\n" for name, version in self.packages.items()
+            ), ""
         if argv[:2] == ["apt-mark", "showhold"]:
             return 0, "\n".join(self.holds), ""
         if argv[:2] == ["apt-mark", "hold"]:
@@ -58,6 +62,7 @@ class Host:
                     self.packages.pop(word[:-1], None)
                 else:
                     self.packages[name] = version
+                    self.states.pop(name, None)
         return 0, "", ""
 
     def installations(self):
@@ -84,6 +89,8 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(_driver_repository, "APT_SOURCE", str(tmp_path / "etc" / "nvidia.sources"))
     monkeypatch.setattr(_driver_host, "UNIT_DIRS", (str(tmp_path / "units"),))
     monkeypatch.setattr(_driver_host, "RUNFILE", str(tmp_path / "nvidia-uninstall"))
+    monkeypatch.setattr(_driver_host, "CONTAINER", str(tmp_path / "container"))
+    monkeypatch.setattr(_driver_kernel, "has_module", lambda release: release in played.kernels_with_module)
     played.files = files
     played.state_dir = str(tmp_path / "state")
     return played
@@ -164,6 +171,45 @@ def test_an_interrupted_change_keeps_the_first_way_back(host, monkeypatch):
     assert "open" not in record(host)
 
 
+NEW = dict.fromkeys(OLD, "580.105.08-1")
+
+
+def test_what_was_unpacked_only_is_configured(host):
+    host.packages, host.states = dict(NEW), {"nvidia-kernel-open-dkms": "iF "}
+    host.simulation = "Conf nvidia-kernel-open-dkms (580.105.08-1 NVIDIA [all])\n"
+    info = run_module(driver_info, {"state_dir": host.state_dir})
+    assert info["unfinished"] == {"nvidia-kernel-open-dkms": "580.105.08-1"}
+    assert "nvidia-kernel-open-dkms" not in info["packages"]
+    result = change(host)
+    assert result["changes"] == [{"name": "nvidia-kernel-open-dkms", "from": None, "to": "580.105.08-1"}]
+    assert len(host.installations()) == 1
+    assert not change(host)["changed"]
+
+
+def test_what_waits_for_a_trigger_is_installed(host):
+    host.packages, host.states = dict(NEW), {"libcuda1": "iW "}
+    info = run_module(driver_info, {"state_dir": host.state_dir})
+    assert (info["packages"], info["unfinished"]) == (NEW, {})
+
+
+def test_what_was_unpacked_only_is_removed(host):
+    host.packages, host.states = dict(NEW), {"nvidia-kernel-open-dkms": "iU "}
+    host.simulation = "".join(f"Purg {name} [580.105.08-1]\n" for name in NEW)
+    params = {"state": "absent", "remove": sorted(NEW), "state_dir": host.state_dir}
+    assert run_module(driver_packages, params)["changed"]
+    assert host.packages == {}
+
+
+def test_a_change_that_died_after_its_last_package_is_closed(host):
+    host.packages, host.holds = dict(NEW), sorted(NEW)
+    Path(host.state_dir).mkdir()
+    before = {"packages": OLD, "version": "580.95.05", "source": "nvidia"}
+    (Path(host.state_dir) / "record.json").write_text(json.dumps({"open": before}))
+    assert not change(host)["changed"]
+    assert record(host)["previous"] == before
+    assert (record(host)["current"]["version"], "open" in record(host)) == ("580.105.08", False)
+
+
 def test_what_is_no_driver_is_not_removed(host):
     host.packages, host.simulation = dict(OLD, firefox="1"), UP + "Remv firefox [1]\n"
     result = change(host)
@@ -220,6 +266,14 @@ def test_the_info(host):
     assert result["problems"] is None
 
 
+def test_whether_the_running_kernel_has_a_module(host):
+    info = {"state_dir": host.state_dir}
+    assert run_module(driver_info, info)["module"] is False
+    host.kernels_with_module = [_driver_host.platform.release()]
+    assert run_module(driver_info, info)["module"] is True
+    assert run_module(driver_info, {**info, "kernel": "6.1.0-40-amd64"})["module"] is False
+
+
 def test_the_kernel_that_boots_next_when_it_is_another_one(host):
     info = {"state_dir": host.state_dir}
     host.next_kernel = "99.0.0-nobody"
@@ -246,6 +300,7 @@ def test_uninstall_takes_what_came_along_and_nothing_needs_any_more(host):
     assert host.packages == {"pciutils": "1:3.9.0-4", "vim": "9.0-1"}
 
 
+PCI_DEVICES = _driver_host.pci_devices  # before a test plays other ones
 H100 = {"address": "0000:01:00.0", "vendor": "0x10de", "class": "0x030200", "device": "0x2330"}
 
 
@@ -261,6 +316,35 @@ def test_a_proof_waits_for_boards_that_are_there_only(host, monkeypatch, devices
     result = run_module(driver_info, {"prove": True, "wait_seconds": 2, "state_dir": host.state_dir})
     assert clock[0] == pauses
     assert "No driver is loaded." in result["problems"]
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_a_fabric_of_boards_that_tell_no_state_is_its_unit(host, monkeypatch, active):
+    """A100, whose NVSwitches are devices on the bus."""
+    a100 = dict(H100, device="0x20b2")
+    switch = dict(H100, device="0x1af1", address="0000:02:00.0", **{"class": "0x068000"})
+    monkeypatch.setattr(_driver_host, "pci_devices", lambda: [a100, switch])
+    monkeypatch.setattr(_driver_host, "find_command", lambda module, name: "/usr/bin/nvidia-smi")
+    (host.root / "units").mkdir()
+    (host.root / "units" / "nvidia-fabricmanager.service").write_text("")
+    host.packages = dict(OLD, **{"nvidia-fabricmanager": "580.95.05-1"})
+    host.files["/proc/driver/nvidia/version"] = LOADED
+    host.answers = {
+        "--query-gpu": (0, "580.95.05\n", ""),
+        "nvidia-smi -q": (0, "    Fabric\n        State                             : N/A\n", ""),
+        "is-active": (0 if active else 3, "", ""),
+    }
+    problems = run_module(driver_info, {"prove": True, "state_dir": host.state_dir})["problems"]
+    assert problems == ([] if active else ["The fabric manager does not run: see journalctl -u nvidia-fabricmanager."])
+
+
+def test_a_virtual_function_is_no_board(tmp_path):
+    for name in ("0000:01:00.0", "0000:01:00.4"):
+        (tmp_path / name).mkdir()
+        for word in ("vendor", "class", "device"):
+            (tmp_path / name / word).write_text(H100[word] + "\n")
+    (tmp_path / "0000:01:00.4" / "physfn").symlink_to("../0000:01:00.0")
+    assert [one["address"] for one in PCI_DEVICES(str(tmp_path))] == ["0000:01:00.0"]
 
 
 def test_a_distribution_that_nobody_knows(host):
@@ -325,6 +409,23 @@ def test_units_that_are_there_also_masked_ones(host):
 def test_a_driver_of_the_installer_is_seen(host):
     (host.root / "nvidia-uninstall").write_text("")
     assert run_module(driver_info, {"state_dir": host.state_dir})["runfile"]
+
+
+LOADED = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (root@host)\n"
+
+
+@pytest.mark.parametrize("how", ["installer", "container", "module built by hand"])
+def test_a_loaded_driver_that_no_package_brought_needs_no_boot(host, how):
+    host.files["/proc/driver/nvidia/version"] = LOADED
+    info = {"state_dir": host.state_dir}
+    assert run_module(driver_info, info)["reboot_required"], "the packages were removed, the module is still loaded"
+    if how == "installer":
+        (host.root / "nvidia-uninstall").write_text("")
+    elif how == "container":
+        (host.root / "container").mkdir()
+    else:
+        host.kernels_with_module = [_driver_host.platform.release()]
+    assert not run_module(driver_info, info)["reboot_required"]
 
 
 def test_packages_that_are_asked_for_by_name(host):
