@@ -25,7 +25,16 @@ APT = (
     "-o",
     "APT::Get::AutomaticRemove=false",
 )
-DNF = ("dnf", "-q", "-y", "--setopt=install_weak_deps=False", "--disableplugin=versionlock", "--allowerasing")
+# The headers of one more kernel push none of another kernel out.
+DNF = (
+    "dnf",
+    "-q",
+    "-y",
+    "--setopt=install_weak_deps=False",
+    "--setopt=installonly_limit=0",
+    "--disableplugin=versionlock",
+    "--allowerasing",
+)
 
 _INSTALL = re.compile(r"^Inst (\S+)(?: \[(\S+)\])? \((\S+) ")
 _REMOVE = re.compile(r"^(?:Remv|Purg) (\S+) \[(\S+)\]")
@@ -83,7 +92,9 @@ def dnf_changes(text, installed):
         if match and heading in _HEADINGS:
             name, version = match.groups()
             version = version if ":" in version else "0:" + version
-            found.append({"name": name, "from": installed.get(name), "to": version if _HEADINGS[heading] else None})
+            # What is new may have others of its name beside it: the headers of several kernels.
+            before = None if heading.startswith("Installing") else installed.get(name)
+            found.append({"name": name, "from": before, "to": version if _HEADINGS[heading] else None})
     return found
 
 

@@ -31,6 +31,30 @@ def parts(packages):
     return {name: version for name, version in sorted(packages.items()) if belongs(name, version)}
 
 
+def headers_of(distribution, release):
+    """Return (name of the package with the headers of a kernel, what the package manager is asked to install).
+
+    Debian and Ubuntu have a package for each kernel. In the RHEL family all have one name, and a kernel's release is
+    version, release and architecture of its package; a variant (``+64k``, ``+rt``) has a name of its own.
+    Source: headers step of NVIDIA's driver installation guide; kernel.spec of CentOS Stream 9.
+    """
+    if distribution != "rhel":
+        return f"linux-headers-{release}", f"linux-headers-{release}"
+    plain, _plus, variant = release.partition("+")
+    variant = variant or ("uek" if plain.rpartition(".")[0].endswith("uek") else "")
+    name = f"kernel-{variant}-devel" if variant else "kernel-devel"
+    return name, f"{name}-{plain}"
+
+
+def has_headers(distribution, release, architecture, available):
+    """Return whether a repository has the headers of a kernel. ``available``: name -> versions of packages."""
+    versions = available.get(headers_of(distribution, release)[0], [])
+    if distribution != "rhel":
+        return bool(versions)
+    plain = release.partition("+")[0]
+    return any(f"{version.rpartition(':')[2]}.{architecture}" == plain for version in versions)
+
+
 def has_own_version(layout, name):
     """Return whether the version of this package is not that of the driver."""
     return any(name.startswith(one) if one.endswith("-") else name == one for one in layout.own)

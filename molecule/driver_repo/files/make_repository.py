@@ -20,8 +20,9 @@ import subprocess
 
 VERSIONS = ("570.195.03", "580.95.05", "580.105.08")
 PLUGINS = "/usr/lib/python3/dist-packages/dnf-plugins"  # where Debian's dnf looks
-KERNEL = platform.release()
-LATER_KERNEL = "99.0.0-1-amd64"
+# Kernels that the repository has headers for: of Debian, and of RHEL as its packages name them.
+KERNELS = (platform.release(), "99.0.0-1-amd64")
+RHEL_KERNELS = ("5.14.0-570.12.1.el9_6", "5.14.0-570.17.1.el9_6")
 SMI = '#!/bin/sh\nexec python3 /opt/fakegpu/fakegpu.py smi "$@"\n'
 UNIT = """[Unit]
 Description={0}
@@ -78,17 +79,21 @@ def packages_of(version, rpm):
 
 def beside(rpm):
     """Return (name, version, files) of packages that are no part of a driver, or have a version of their own."""
-    headers = "kernel-devel-" if rpm else "linux-headers-"
     found = [
         ("nvlsm", "2025.06.11-1", {"/usr/share/fakegpu/nvlsm": "2025.06.11\n"}),
-        *((headers + one, "1.0-1", {f"/lib/modules/{one}/build/Makefile": "#\n"}) for one in (KERNEL, LATER_KERNEL)),
         ("nvidia-container-toolkit", "1.18.1-1", {"/usr/share/fakegpu/toolkit": "1.18.1\n"}),
     ]
     if rpm:
         plugin = (pathlib.Path(__file__).parent / "versionlock.py").read_text()
         files = {"/etc/dnf/plugins/versionlock.conf": "[main]\nenabled = 1\n", f"{PLUGINS}/versionlock.py": plugin}
         found.append(("python3-dnf-plugin-versionlock", "4.3.0-1", files))
+    else:
+        found += [("linux-headers-" + one, "1.0-1", headers(one)) for one in KERNELS]
     return found
+
+
+def headers(release):
+    return {f"/lib/modules/{release}/build/Makefile": "#\n"}
 
 
 def lay_out(folder, files):
@@ -136,11 +141,18 @@ def make_deb_repository(folder, work, without):
 
 
 def subpackage(tree, name, fields, files, version=None):
-    """Return the lines of one package in a spec, and lay its files out in a tree of its own."""
+    """Return the lines of one package in a spec, and lay its files out in a tree of its own.
+
+    ``version``: its own, also with a release; then it is of this machine's architecture and without an epoch.
+    """
     lay_out(tree, files)
-    lines = [f"%package -n {name}", "Summary: empty", "AutoReqProv: no", *([f"Version: {version}"] if version else [])]
+    lines = [f"%package -n {name}", "Summary: empty", "AutoReqProv: no"]
+    number, _dash, release = (version or "").partition("-")
+    lines += [f"Version: {number}"] if number else []
+    lines += [f"Release: {release}", "Epoch: 0"] if release else ["BuildArch: noarch"]
     lines += [f"Requires: {one}" for one in fields.get("Depends", [])]
     lines += [f"Conflicts: {one}" for one in fields.get("Conflicts", [])]
+    lines += [f"Provides: {one}" for one in fields.get("Provides", [])]
     return [*lines, f"%description -n {name}", "empty", f"%files -n {name}", *files]
 
 
@@ -153,7 +165,7 @@ def make_rpms(target, work, version, packages):
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir()
     lines = ["Name: all", "Epoch: 3", f"Version: {version}", "Release: 1.el9", "Summary: empty", "License: none"]
-    lines += ["BuildArch: noarch", "%description", "empty"]
+    lines += ["%description", "empty"]
     for name, own, fields, files in packages:
         lines += subpackage(tree, name, fields, files, own)
     lines += ["%install", f"mkdir -p %{{buildroot}} && cp -a {tree}/. %{{buildroot}}/"]
@@ -164,7 +176,7 @@ def make_rpms(target, work, version, packages):
         "--define",
         "__spec_install_post %{nil}",
         "--define",
-        "_build_name_fmt %%{NAME}-%%{VERSION}.rpm",
+        "_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
         str(spec),
     ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -194,6 +206,11 @@ def make_rpm_repository(folder, work, without):
         names[version] = list(packages)
         make_rpms(folder, work, version, [(name, None, *rest) for name, rest in packages.items()])
     make_rpms(folder, work, "1.0", [(name, one.partition("-")[0], {}, files) for name, one, files in beside(True)])
+    for one in RHEL_KERNELS:
+        # As the real ones: one name for every kernel, several of them installed side by side.
+        fields = {"Provides": ["installonlypkg(kernel)"]}
+        release = f"{one}.{platform.machine()}"
+        make_rpms(folder, work, "1.0", [("kernel-devel", one, fields, headers(release))])
     (work / "modules.yaml").write_text(module_streams(names))
 
 

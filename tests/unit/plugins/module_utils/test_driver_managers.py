@@ -69,6 +69,14 @@ def test_what_dnf_would_do():
     ]
 
 
+def test_headers_of_another_kernel_come_beside_those_that_are_there():
+    text = "Installing:\n kernel-devel   x86_64   5.14.0-570.12.1.el9_6   gpufleet-nvidia   21 M\n"
+    assert _driver_managers.dnf_changes(text, {"kernel-devel": "0:5.14.0-503.el9"}) == [
+        {"name": "kernel-devel", "from": None, "to": "0:5.14.0-570.12.1.el9_6"}
+    ]
+    assert "--setopt=installonly_limit=0" in _driver_managers.DNF
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -156,6 +156,31 @@ def test_what_dnf_needs_for_a_hold_comes_with_it():
     assert lock not in plan(info, hold=False)["packages"]
 
 
+def rhel(**changes):
+    """A bare Rocky Linux 9 whose kernel has no headers yet; its repositories have those of two kernels."""
+    names = ["kmod-nvidia-open-dkms", "libnvidia-ml", "nvidia-driver-cuda", "nvidia-driver-cuda-libs"]
+    available = {name: ["3:580.95.05-1.el9"] for name in [*names, "nvidia-kmod-common", "nvidia-persistenced"]}
+    available["kernel-devel"] = ["0:5.14.0-570.17.1.el9_6", "0:5.14.0-570.12.1.el9_6"]
+    system = {"distribution": "rhel", "major": "9", "architecture": "x86_64"}
+    kernel = "5.14.0-570.12.1.el9_6.x86_64"
+    return host(**{"os": system, "kernel": kernel, "headers": False, "available": available, **changes})
+
+
+def test_headers_of_the_rhel_family_have_one_name_and_the_release_as_their_version():
+    asked = plan(rhel(available=None), hold=False)
+    assert "kernel-devel" in asked["query"]
+    assert [name for name in asked["query"] if name.startswith("kernel")] == ["kernel-devel"]
+    there = {"name": "kernel-devel-5.14.0-570.12.1.el9_6.x86_64", "version": None}
+    assert there in plan(rhel())["packages"]
+    both = plan(rhel(next_kernel={"release": "5.14.0-570.17.1.el9_6.x86_64", "headers": False, "module": False}))
+    assert [one["name"] for one in both["packages"] if one["name"].startswith("kernel")] == [
+        "kernel-devel-5.14.0-570.12.1.el9_6.x86_64",
+        "kernel-devel-5.14.0-570.17.1.el9_6.x86_64",
+    ]
+    old = rhel(kernel="5.14.0-503.el9.x86_64")
+    assert "nor a package kernel-devel-5.14.0-503.el9.x86_64" in refusal(old)
+
+
 def test_up_and_down():
     up = plan(installed(), version="580.105.08")
     assert up["action"] == "install"
