@@ -18,6 +18,7 @@ import time
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _driver,
     _driver_kernel,
+    _driver_managers,
     _driver_packages,
     _driver_state,
 )
@@ -30,6 +31,9 @@ C_LOCALE = {"LANG": "C", "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
 DAEMONS = ("nvidia-persiste", "nv-fabricmanage", "nvidia-smi")
 SMI_SECONDS = 60
 PAUSE_SECONDS = 1
+LOCK_PAUSE_SECONDS = 2
+# A command that asks or fetches has this long; one that changes packages is never cut off.
+ASK_SECONDS = 900
 # Units that the packages of a driver bring, and where units lie; a masked one is a link to nothing.
 UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 UNIT_DIRS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
@@ -48,6 +52,16 @@ def run(module, argv, seconds=None):
         return module.run_command(argv, environ_update=C_LOCALE, errors="replace", handle_exceptions=False)
     except OSError as error:
         return 127, "", str(error)
+
+
+def run_unlocked(module, argv, lock_seconds, seconds=None):
+    """Return what run() does; while another process holds the package manager, again, for up to ``lock_seconds``."""
+    until = time.monotonic() + lock_seconds
+    while True:
+        rc, out, err = run(module, argv, seconds)
+        if not _driver_managers.locked(err + "\n" + out, rc) or time.monotonic() > until:
+            return rc, out, err
+        time.sleep(LOCK_PAUSE_SECONDS)
 
 
 def os_release(text):
@@ -84,20 +98,32 @@ def _natural(version):
     return [int(part) if part.isdigit() else 0 for part in re.split(r"[^0-9]+", version)]
 
 
+def _asked(module, argv):
+    """Return the answer of a package manager. Raises DriverError: no answer is not "no package"."""
+    rc, out, err = run_unlocked(module, argv, module.params["lock_timeout_seconds"], ASK_SECONDS)
+    if module.check_mode and "no cache for" in out + err:
+        return ""  # Nothing was fetched: what there is nobody knows yet.
+    if rc != 0:
+        raise _driver.DriverError(_driver_managers.failure(err + "\n" + out, rc))
+    return out
+
+
 def available_of(module, distribution, names):
-    """Return name -> versions in the repositories, newest first, as the package manager's cache knows them."""
+    """Return name -> versions in the repositories, newest first, as the package manager's cache knows them.
+
+    Raises DriverError when the package manager cannot tell.
+    """
     found = {name: [] for name in names}
     if not names:
         return found
     if distribution == "rhel":
         argv = ["dnf", "-q", "-C", "repoquery", "--showduplicates", "--disableplugin=versionlock"]
-        argv += ["--qf", "%{name}|%{epoch}:%{version}-%{release}"] + list(names)
-        rc, out, _err = run(module, argv)
-        rows = [line.split("|") for line in out.splitlines() if rc == 0 and line.count("|") == 1]
+        argv += ["--setopt=exit_on_lock=1", "--qf", "%{name}|%{epoch}:%{version}-%{release}"] + list(names)
+        rows = [line.split("|") for line in _asked(module, argv).splitlines() if line.count("|") == 1]
         rows.sort(key=lambda row: _natural(row[1]), reverse=True)
     else:
-        rc, out, _err = run(module, ["apt-cache", "madison"] + list(names))
-        rows = [line.split("|")[:2] for line in out.splitlines() if rc == 0 and "|" in line and "Sources" not in line]
+        out = _asked(module, ["apt-cache", "madison"] + list(names))
+        rows = [line.split("|")[:2] for line in out.splitlines() if "|" in line and "Sources" not in line]
     for name, version in rows:
         versions = found.setdefault(name.strip(), [])
         if version.strip() not in versions:

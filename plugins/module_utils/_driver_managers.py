@@ -98,6 +98,11 @@ def dnf_changes(text, installed):
     return found
 
 
+def locked(text, rc):
+    """Return whether another process holds the package manager: apt says so, dnf ends with 200 (exit_on_lock)."""
+    return rc == 200 or "Could not get lock" in text or "already locked by" in text
+
+
 FAILURES = (
     (
         r"Could not get lock (\S+)\. It is held by process (\d+) \((.+?)\)",
@@ -108,6 +113,26 @@ FAILURES = (
         r"Could not get lock (\S+)",
         "Expected the lock {0} to be free, found it held by another process: wait for it, or raise"
         " nvidia_driver_lock_timeout_seconds.",
+    ),
+    (
+        r"already locked by (\d+)\s+The application with PID \d+ is: (\S+)",
+        "Expected dnf to be free, found it held by {1} (process {0}): wait for it, or raise"
+        " nvidia_driver_lock_timeout_seconds.",
+    ),
+    (
+        r"already locked by",
+        "Expected dnf to be free, found it held by another process: wait for it, or raise"
+        " nvidia_driver_lock_timeout_seconds.",
+    ),
+    (
+        r"no cache for '(.+?)'",
+        "Expected an index of every repository, found none of {0}: run dnf makecache on the host, or disable that"
+        " repository.",
+    ),
+    (
+        r"nothing provides (dkms)\b",
+        "Expected a repository that has dkms, found that nothing provides {0}: in the RHEL family EPEL brings it"
+        " (dnf install epel-release on the host), then run again.",
     ),
     (
         r"NO_PUBKEY ([0-9A-F]+)",
@@ -150,6 +175,8 @@ def failure(text, rc):
         match = re.search(pattern, text)
         if match:
             return sentence.format(*match.groups())
+    if rc in (124, 137):
+        return "Expected an answer of the package manager, found none in time: see what it waits for, and run again."
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("E:", "Error:", "Problem", "- "))] or lines[-3:]
     said = " ".join(errors)[:500].rstrip(".")

@@ -46,6 +46,10 @@ options:
     description: The command to ask, a name to be found on E(PATH) or a path.
     type: str
     default: nvidia-smi
+  lock_timeout_seconds:
+    description: How long O(query) waits for another package manager.
+    type: int
+    default: 600
   state_dir:
     description: Where the role C(nvidia_driver) keeps what it remembers.
     type: path
@@ -160,6 +164,7 @@ def main():
             "wait_seconds": {"type": "int", "default": 0},
             "expected_gpus": {"type": "int"},
             "nvidia_smi": {"type": "str", "default": "nvidia-smi"},
+            "lock_timeout_seconds": {"type": "int", "default": 600},
             "state_dir": {"type": "path", "default": "/var/lib/gpufleet-driver"},
         },
         supports_check_mode=True,

@@ -80,6 +80,8 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(_driver_transaction, "PIN", str(tmp_path / "etc" / "pin"))
     monkeypatch.setattr(_driver_repository, "APT_KEY", str(tmp_path / "etc" / "key.asc"))
     monkeypatch.setattr(_driver_repository, "APT_SOURCE", str(tmp_path / "etc" / "nvidia.sources"))
+    monkeypatch.setattr(_driver_repository, "APT_PLACES", (str(tmp_path / "etc" / "*.*"),))
+    monkeypatch.setattr(_driver_host, "LOCK_PAUSE_SECONDS", 0)
     monkeypatch.setattr(_driver_host, "UNIT_DIRS", (str(tmp_path / "units"),))
     monkeypatch.setattr(_driver_host, "RUNFILE", str(tmp_path / "nvidia-uninstall"))
     played.files = files
@@ -278,7 +280,44 @@ def test_the_entry_that_is_there_is_told(host):
 def test_the_index_of_a_new_entry_is_fetched_once(host):
     repository(refresh="changed")
     repository(refresh="changed")
-    assert [argv[:3] for argv in host.argvs] == [["apt-get", "-q", "update"]]
+    assert [argv[:3] for argv in host.argvs] == [["apt-get", "-q", "update"], ["apt-cache", "policy"]]
+
+
+KEYRING = "deb [signed-by=/usr/share/keyrings/cuda-archive-keyring.gpg] https://mirror.example.com/debian12/ /\n"
+
+
+def test_an_entry_beside_ours_is_refused_before_anything_is_written(host):
+    """What the package cuda-keyring brings: with ours beside it apt reads no sources any more."""
+    (host.root / "etc").mkdir()
+    (host.root / "etc" / "cuda-debian12-x86_64.list").write_text(KEYRING)
+    result = repository(refresh="changed")
+    assert "cuda-debian12-x86_64.list" in result["msg"]
+    assert "apt-get purge cuda-keyring" in result["msg"]
+    assert sorted(path.name for path in (host.root / "etc").iterdir()) == ["cuda-debian12-x86_64.list"]
+    assert host.argvs == []
+    (host.root / "etc" / "cuda-debian12-x86_64.list").write_text("# " + KEYRING)
+    assert repository(refresh="changed")["changed"]
+
+
+@pytest.mark.parametrize("fails", ["update", "policy"])
+def test_a_repository_that_cannot_be_read_is_taken_back(host, fails):
+    said = "E: Conflicting values set for option Signed-By regarding source https://mirror.example.com/debian12/ /: "
+    host.answers = {fails: (100, "", said + "/a != /b")}
+    assert "another one with another key" in repository(refresh="changed")["msg"]
+    assert not Path(_driver_repository.APT_SOURCE).exists()
+    assert not Path(_driver_repository.APT_KEY).exists()
+    host.answers = {}
+    repository(refresh="changed")
+    before = Path(_driver_repository.APT_SOURCE).read_text()
+    host.answers = {fails: (100, "", "E: nothing there")}
+    assert repository(refresh="changed", url="https://elsewhere.example.com")["failed"]
+    assert Path(_driver_repository.APT_SOURCE).read_text() == before
+
+
+def test_no_answer_is_not_no_package(host):
+    host.answers = {"apt-cache madison": (100, "", "E: Conflicting values set for option Signed-By regarding source x")}
+    result = run_module(driver_info, {"query": ["libcuda1"], "state_dir": host.state_dir})
+    assert "another one with another key" in result["msg"]
 
 
 def test_streams_of_dnf_hide_no_branch():
@@ -310,7 +349,6 @@ def test_another_key_is_never_written(host):
 
 
 def test_the_index_is_fetched_again_while_its_lock_is_held(host, monkeypatch):
-    monkeypatch.setattr(_driver_repository, "PAUSE_SECONDS", 0)
     left = [1, 1]
 
     def run(_module, argv, seconds=None):
@@ -319,4 +357,4 @@ def test_the_index_is_fetched_again_while_its_lock_is_held(host, monkeypatch):
 
     monkeypatch.setattr(_driver_host, "run", run)
     assert not repository(refresh="always").get("failed")
-    assert len(host.argvs) == 3
+    assert [argv[0] for argv in host.argvs] == ["apt-get", "apt-get", "apt-get", "apt-cache"]
