@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import Dri
 # Built for one kernel, versioned like that kernel.
 _FOR_KERNEL = ("linux-modules-nvidia-", "linux-objects-nvidia-")
 _BRANCH_IN_NAME = re.compile(r"-(\d{3})(?=-|$)")
+_VERSION_IN_NAME = re.compile(r"-(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?=-|$)")  # nvidia-firmware-580-580.95.05 of Ubuntu
 
 
 def belongs(name, version):
@@ -177,8 +178,11 @@ def _groups():
     return [{template.replace("{branch}", "000") for template in group} for group in (kernel, fabric)]
 
 
-def leaving(installed, names, branch):
-    """Return installed parts that cannot stay beside ``names``: another one of a kind, and names of another branch."""
+def leaving(installed, names, branch, version=None):
+    """Return installed parts that cannot stay beside ``names``: another one of a kind, and names of another branch.
+
+    ``version``: when it is known, also names that hold another one; what they are for brings its own with it.
+    """
     plain = {name: _BRANCH_IN_NAME.sub("-000", name) for name in {*installed, *names}}
     replaced = set()
     for group in _groups():
@@ -188,7 +192,9 @@ def leaving(installed, names, branch):
     for name in sorted(installed):
         found = _BRANCH_IN_NAME.search(name)
         other_branch = found is not None and int(found.group(1)) != branch
-        if name not in names and (other_branch or name in replaced):
+        held = _VERSION_IN_NAME.search(name)
+        other_version = None not in (version, held) and held.group(1) != version
+        if name not in names and (other_branch or other_version or name in replaced):
             gone.append(name)
     return gone
 

@@ -183,6 +183,7 @@ def _installation(info, wanted):
     if info["available"] is None:
         return result
     version = _driver_packages.choose_version(layout, names, info["available"], branch, exact, current)
+    gone = _driver_packages.leaving(installed, names, branch, version)
     target = _driver_packages.exact_packages(layout, names, info["available"], version)
     for name in names:
         own = _driver_packages.has_own_version(layout, name)

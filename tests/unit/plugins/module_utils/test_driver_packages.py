@@ -173,6 +173,18 @@ def test_what_cannot_stay():
     ]
 
 
+def test_a_name_with_another_version_leaves():
+    """Ubuntu: the firmware of a version is a package of its own, and comes with nvidia-kernel-common of that version."""
+    installed = ["nvidia-firmware-580-580.95.05", "nvidia-kernel-common-580", "nvidia-dkms-580-open"]
+    assert _driver_packages.leaving(installed, ["nvidia-dkms-580-open"], 580, "580.105.08") == [
+        "nvidia-firmware-580-580.95.05"
+    ]
+    assert _driver_packages.leaving(installed, ["nvidia-dkms-580-open"], 580, "580.95.05") == []
+    assert _driver_packages.leaving(installed, ["nvidia-dkms-580-open"], 580) == []
+    server = ["nvidia-firmware-580-server-580.95.05"]
+    assert _driver_packages.leaving(server, [], 580, "580.105.08") == server
+
+
 def test_one_fabric_manager_at_a_time():
     """Its name has the branch before 580 and has none from then on, so the new one does not replace the old one."""
     assert _driver_packages.leaving(["nvidia-fabricmanager"], ["nvidia-fabricmanager-570"], 570) == [

@@ -190,6 +190,21 @@ def test_up_and_down():
     assert down["version"] == "570.195.03"
 
 
+def test_up_within_a_branch_where_a_name_holds_the_version():
+    names = ["nvidia-dkms-580-open", "libnvidia-compute-580", "nvidia-utils-580", "libnvidia-cfg1-580"]
+    names += ["nvidia-compute-utils-580", "nvidia-kernel-common-580"]
+    old = dict.fromkeys([*names, "nvidia-firmware-580-580.95.05"], "580.95.05-0ubuntu1")
+    info = installed(
+        os={"distribution": "ubuntu", "major": "24.04", "architecture": "x86_64"},
+        packages=old,
+        available={name: ["580.105.08-0ubuntu1", "580.95.05-0ubuntu1"] for name in names},
+    )
+    result = plan(info, version="580.105.08")
+    assert (result["action"], result["remove"]) == ("install", ["nvidia-firmware-580-580.95.05"])
+    assert {"name": "nvidia-kernel-common-580", "version": "580.105.08-0ubuntu1"} in result["packages"]
+    assert plan(info, version="580.95.05")["action"] == "keep"
+
+
 def test_what_is_there_counts():
     result = plan(installed(record={}), version="580.105.08")
     assert result["action"] == "keep"
