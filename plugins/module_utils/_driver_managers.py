@@ -28,12 +28,12 @@ APT = (
 # The headers of one more kernel push none of another kernel out.
 DNF = (
     "dnf",
-    "-q",
-    "-y",
     "--setopt=install_weak_deps=False",
     "--setopt=installonly_limit=0",
+    "--setopt=exit_on_lock=1",
     "--disableplugin=versionlock",
     "--allowerasing",
+    "--noautoremove",
 )
 
 _INSTALL = re.compile(r"^Inst (\S+)(?: \[(\S+)\])? \((\S+) ")
@@ -66,6 +66,31 @@ def dnf_spec(name, version):
     return name if version is None else f"{name}-{version}"
 
 
+def dnf_argv(packages, remove, answer, script):
+    """Return the command of one dnf transaction. ``packages``: (name, version or None); ``answer``: -y or --assumeno.
+
+    Both, what comes and what leaves, are one transaction in dnf's shell only: ``script`` is the file of its commands.
+    """
+    if packages and remove:
+        return [*DNF, answer, "shell", script]
+    if packages:
+        return [*DNF, answer, "install", *(dnf_spec(*one) for one in packages)]
+    return [*DNF, answer, "remove", *remove]
+
+
+def dnf_script(packages, remove):
+    """Return the commands of dnf's shell for one transaction."""
+    words = " ".join(dnf_spec(*one) for one in packages)
+    return f"install {words}\nremove {' '.join(remove)}\nrun\n"
+
+
+def dnf_failed(text, rc, shell=False):
+    """Return whether a transaction failed, or its simulation would. dnf's shell ends with 0 all the same."""
+    if shell and re.search(r"^(?:No match for argument|Error: (?!Operation aborted)| ?Problem\b)", text, re.MULTILINE):
+        return True
+    return rc != 0 and "Operation aborted" not in text
+
+
 _HEADINGS = {
     "Installing": "to",
     "Upgrading": "to",
@@ -83,7 +108,8 @@ _HEADINGS = {
 def dnf_changes(text, installed):
     """Return [{name, from, to}] of the table that ``dnf --assumeno`` prints."""
     found, heading = [], ""
-    for line in text.splitlines():
+    # A name that is wider than its column has the rest of its row in the next line.
+    for line in re.sub(r"^( \S+)\n {2,}", r"\1 ", text, flags=re.MULTILINE).splitlines():
         match = re.match(r"^([A-Z][a-z ]+):\s*$", line)
         if match:
             heading = match.group(1)

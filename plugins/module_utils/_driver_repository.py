@@ -113,8 +113,8 @@ def _refuse_second_entry(url, suite):
     if there:
         raise DriverError(
             f"Expected no other entry for {url}, found one in {', '.join(there)}, and apt reads nothing when two"
-            " entries for it name different keys: remove that file (of NVIDIA's package: apt-get purge cuda-keyring; the"
-            " role's entry serves the same packages), or set nvidia_driver_source to distribution."
+            " entries for it name different keys: remove that file (of NVIDIA's package: apt-get purge cuda-keyring;"
+            " the role's entry serves the same packages), or set nvidia_driver_source to distribution."
         )
 
 

@@ -174,7 +174,7 @@ def test_what_cannot_stay():
 
 
 def test_a_name_with_another_version_leaves():
-    """Ubuntu: the firmware of a version is a package of its own, and comes with nvidia-kernel-common of that version."""
+    """Ubuntu: the firmware of a version is a package, and comes with nvidia-kernel-common of that version."""
     installed = ["nvidia-firmware-580-580.95.05", "nvidia-kernel-common-580", "nvidia-dkms-580-open"]
     assert _driver_packages.leaving(installed, ["nvidia-dkms-580-open"], 580, "580.105.08") == [
         "nvidia-firmware-580-580.95.05"

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _driver_host,
     _driver_kernel,
+    _driver_managers,
     _driver_repository,
     _driver_transaction,
 )
@@ -181,6 +182,154 @@ def test_a_part_that_would_stay_behind_is_refused(host):
 def test_a_part_with_a_version_of_its_own_may_stay(host):
     host.packages, host.simulation = dict(OLD, **{"nvidia-persistenced": "535.171.04-1"}), UP
     assert not change(host, own_version=["nvidia-persistenced"]).get("failed")
+
+
+def test_what_is_not_held_has_no_pin(host):
+    host.packages, host.simulation = dict(OLD), UP
+    change(host, hold=False)
+    assert host.holds == []
+    assert not Path(_driver_transaction.PIN).exists()
+    assert any("Dir::Etc::Preferences=" in word for word in host.installations()[0]), "pinned for the transaction"
+    assert change(host)["changed"]
+    assert Path(_driver_transaction.PIN).exists()
+    freed = change(host, hold=False)
+    assert freed["changed"]
+    assert "Pin: version 580.105.08-*" in freed["diff"]["before"]
+    assert (host.holds, Path(_driver_transaction.PIN).exists()) == ([], False)
+    assert not change(host, hold=False)["changed"]
+
+
+def test_a_failed_change_moves_no_pin(host):
+    host.packages, host.simulation = dict(OLD), ""
+    down = [{"name": name, "version": version} for name, version in OLD.items()]
+    change(host, version="580.95.05", packages=down)
+    host.simulation = UP
+    # The simulation waits for no lock.
+    host.answers = {"DPkg::Lock::Timeout=600": (100, "", "E: no space left")}
+    assert change(host)["failed"]
+    assert "Pin: version 580.95.05-*" in Path(_driver_transaction.PIN).read_text()
+    assert sorted(host.holds) == sorted(OLD)
+
+
+RHEL = 'ID="rocky"\nVERSION_ID="9.6"\n'
+RPMS = {"nvidia-driver-cuda": "3:570.195.03-1.el9", "nvidia-fabric-manager": "3:570.195.03-1.el9"}
+LOCKED = "\n".join(
+    ["bash-0:5.1-1.*", _driver_transaction.MARK, "nvidia-driver-cuda-3:570.195.03-1.el9.*"]
+    + ["nvidia-fabric-manager-3:570.195.03-1.el9.*"]
+)
+# dnf 4.14.0, dnf --assumeno shell
+SHELL = """\
+Installing:
+ nvidia-fabricmanager
+                    noarch 3:580.95.05-1.el9   gpufleet-nvidia 6.3 k
+Upgrading:
+ nvidia-driver-cuda noarch 3:580.95.05-1.el9   gpufleet-nvidia 6.3 k
+Removing:
+ nvidia-fabric-manager noarch 3:570.195.03-1.el9   @gpufleet-nvidia 123
+"""
+
+
+@pytest.fixture
+def rhel(host, monkeypatch):
+    """The same with dnf: a transaction does what the simulation says, and the list of locks is a file."""
+    monkeypatch.setattr(_driver_host, "VERSIONLOCK", str(host.root / "versionlock.list"))
+    host.files["/etc/os-release"] = RHEL
+    host.packages, host.simulation, host.scripts = dict(RPMS), SHELL, []
+    host.said = {"--assumeno": (0, SHELL, "Error: Operation aborted.\n"), "-y": (0, "Complete!", "")}
+
+    def run(_module, argv, seconds=None):
+        host.argvs.append(list(argv))
+        if argv[0] == "rpm":
+            return 0, "".join(f"{name} {version}\n" for name, version in host.packages.items()), ""
+        if "shell" in argv:
+            host.scripts.append(Path(argv[-1]).read_text())
+        answer = next(word for word in ("--assumeno", "-y") if word in argv)
+        said = host.said[answer]
+        if answer == "-y" and said[0] == 0 and "Error:" not in said[2]:
+            for one in _driver_managers.dnf_changes(host.simulation, host.packages):
+                host.packages.pop(one["name"], None)
+                host.packages.update({one["name"]: one["to"]} if one["to"] else {})
+        return said
+
+    monkeypatch.setattr(_driver_host, "run", run)
+    return host
+
+
+def up_rpm(host, **params):
+    names = ("nvidia-driver-cuda", "nvidia-fabricmanager")
+    wanted = [{"name": name, "version": "3:580.95.05-1.el9"} for name in names]
+    wanted = {"version": "580.95.05", "packages": wanted, "remove": ["nvidia-fabric-manager"], **params}
+    return run_module(driver_packages, {"state_dir": host.state_dir, **wanted})
+
+
+def dnfs(host):
+    return [argv for argv in host.argvs if argv[0] == "dnf"]
+
+
+def test_what_comes_and_what_leaves_is_one_simulated_transaction_of_dnf(rhel):
+    result = up_rpm(rhel)
+    assert [(one["name"], one["to"]) for one in result["changes"]] == [
+        ("nvidia-fabricmanager", "3:580.95.05-1.el9"),
+        ("nvidia-driver-cuda", "3:580.95.05-1.el9"),
+        ("nvidia-fabric-manager", None),
+    ]
+    script = (
+        "install nvidia-driver-cuda-3:580.95.05-1.el9 nvidia-fabricmanager-3:580.95.05-1.el9\n"
+        "remove nvidia-fabric-manager\nrun\n"
+    )
+    assert rhel.scripts == [script, script]
+    assert [[word for word in argv if word in ("--assumeno", "-y")] for argv in dnfs(rhel)] == [["--assumeno"], ["-y"]]
+
+
+def test_a_removal_by_dnf_that_takes_more_is_refused(rhel):
+    table = "Removing:\n nvidia-driver-cuda noarch 3:570.195.03-1.el9 @x 1\n"
+    more = "Removing dependent packages:\n needs-fabric  noarch  1-1  @System  0\n"
+    rhel.said["--assumeno"] = (1, table + more, "Operation aborted.\n")
+    rhel.packages["needs-fabric"] = "0:1-1"
+    params = {"state": "absent", "remove": sorted(RPMS), "state_dir": rhel.state_dir}
+    assert "needs-fabric would be removed" in run_module(driver_packages, params)["msg"]
+    assert [argv[-3:] for argv in dnfs(rhel)] == [["remove", *sorted(RPMS)]]
+
+
+def test_the_shell_of_dnf_fails_without_a_status(rhel):
+    rhel.said["--assumeno"] = (0, SHELL, "No match for argument: nvlsm\nError: Unable to find a match: nvlsm\n")
+    assert "Unable to find a match: nvlsm" in up_rpm(rhel)["msg"]
+    assert len(dnfs(rhel)) == 1
+
+
+def test_dnf_is_waited_for_no_longer_than_allowed(rhel):
+    rhel.said["--assumeno"] = (
+        200,
+        "",
+        "metadata already locked by 42\n  The application with PID 42 is: dnf-automatic\n",
+    )
+    said = up_rpm(rhel, lock_timeout_seconds=0)["msg"]
+    assert "held by dnf-automatic (process 42)" in said
+    assert all("--setopt=exit_on_lock=1" in argv for argv in dnfs(rhel))
+
+
+def locks(host):
+    return (host.root / "versionlock.list").read_text().splitlines()
+
+
+@pytest.mark.parametrize("end", [[_driver_transaction.END], []], ids=["our end", "no end"])
+def test_locks_of_people_stay(rhel, end):
+    """dnf versionlock add appends an empty line, a comment and the lock."""
+    theirs = ["", "# Added lock on Mon Nov 30 12:00:00 2026", "nginx-1:1.20.1-22.el9.*"]
+    (rhel.root / "versionlock.list").write_text("\n".join([LOCKED, *end, *theirs]) + "\n")
+    up_rpm(rhel)
+    ours = ["nvidia-driver-cuda-3:580.95.05-1.el9.*", "nvidia-fabricmanager-3:580.95.05-1.el9.*"]
+    block = [_driver_transaction.MARK, *ours, _driver_transaction.END]
+    assert locks(rhel) == ["bash-0:5.1-1.*", *theirs, *block]
+    up_rpm(rhel, hold=False)
+    assert locks(rhel) == ["bash-0:5.1-1.*", *theirs]
+
+
+def test_a_failed_change_of_dnf_leaves_what_is_held(rhel):
+    (rhel.root / "versionlock.list").write_text(LOCKED + "\n")
+    rhel.said["-y"] = (1, "", "Error: Transaction test error: no space left")
+    assert "no space left" in up_rpm(rhel)["msg"]
+    assert locks(rhel) == LOCKED.splitlines()
 
 
 def test_uninstall_leaves_nothing(host):
