@@ -92,7 +92,7 @@ class Transaction:
 
     @contextlib.contextmanager
     def _pinned(self):
-        """Give options with which apt knows one pin, that of this version: one of an earlier version would forbid it."""
+        """Give options with which apt knows one pin, that of this version; an earlier one would forbid it."""
         with tempfile.NamedTemporaryFile("w", suffix=".pref", encoding="utf-8") as pin:
             pin.write(self.pin_text())
             pin.flush()

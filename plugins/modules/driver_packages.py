@@ -160,10 +160,15 @@ def main():
             "diff": shown(changes, hold, release, traces, pin),
         }
         if not module.check_mode:
-            if changes:
-                if absent and release:
-                    transaction.hold([], release)
-                transaction.execute(changes)
+            if absent and changes:
+                transaction.hold([], release)
+            try:
+                if changes:
+                    transaction.execute(changes)
+            except DriverError:
+                if absent:
+                    transaction.hold(release, [])  # What stays is held as before.
+                raise
             hold, release = transaction.hold_changes([])
             transaction.hold(hold, release)
             if absent:
