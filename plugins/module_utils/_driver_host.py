@@ -39,6 +39,8 @@ UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 UNIT_DIRS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 # Where dnf keeps what is held.
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
+# What the role's repository is called there.
+RPM_REPOSITORY = "gpufleet-nvidia"
 # What the vendor's .run installer leaves: its files are in no package, and stay under those of packages.
 RUNFILE = "/usr/bin/nvidia-uninstall"
 
@@ -108,9 +110,16 @@ def _asked(module, argv):
     return out
 
 
-def available_of(module, distribution, names):
+def _is_from(place, origin):
+    """Return whether a row's place is the wanted one: of apt address and suite, of dnf the name of the repository."""
+    return place.split()[:1] in ([origin.rstrip("/")], [origin.rstrip("/") + "/"], [RPM_REPOSITORY])
+
+
+def available_of(module, distribution, names, origin=None, anywhere=()):
     """Return name -> versions in the repositories, newest first, as the package manager's cache knows them.
 
+    ``origin``: address of the role's repository, when parts of the driver may come from there only: those of the
+    distribution have the same names and fit no others. ``anywhere``: names for which this does not hold.
     Raises DriverError when the package manager cannot tell.
     """
     found = {name: [] for name in names}
@@ -118,14 +127,17 @@ def available_of(module, distribution, names):
         return found
     if distribution == "rhel":
         argv = ["dnf", "-q", "-C", "repoquery", "--showduplicates", "--disableplugin=versionlock"]
-        argv += ["--setopt=exit_on_lock=1", "--qf", "%{name}|%{epoch}:%{version}-%{release}"] + list(names)
-        rows = [line.split("|") for line in _asked(module, argv).splitlines() if line.count("|") == 1]
+        argv += ["--setopt=exit_on_lock=1", "--qf", "%{name}|%{epoch}:%{version}-%{release}|%{reponame}"]
+        rows = [line.split("|") for line in _asked(module, argv + list(names)).splitlines() if line.count("|") == 2]
         rows.sort(key=lambda row: _natural(row[1]), reverse=True)
     else:
         out = _asked(module, ["apt-cache", "madison"] + list(names))
-        rows = [line.split("|")[:2] for line in out.splitlines() if "|" in line and "Sources" not in line]
-    for name, version in rows:
+        rows = [line.split("|") for line in out.splitlines() if line.count("|") == 2 and "Sources" not in line]
+    for name, version, place in rows:
+        bound = origin and _driver_packages.has_name_of_part(name.strip()) and name.strip() not in anywhere
         versions = found.setdefault(name.strip(), [])
+        if bound and not _is_from(place, origin):
+            continue
         if version.strip() not in versions:
             versions.append(version.strip())
     return found
@@ -264,7 +276,9 @@ def read_host(module):
         "initramfs_pending": pending,
         "reboot_required": bool(reasons),
         "reboot_reasons": reasons,
-        "available": None if wanted is None else available_of(module, system["distribution"], wanted),
+        "available": None
+        if wanted is None
+        else available_of(module, system["distribution"], wanted, params["origin"], params["also"]),
         "problems": None,
     }
     if params["prove"]:

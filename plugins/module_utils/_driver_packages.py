@@ -23,8 +23,12 @@ def belongs(name, version):
     """Return whether an installed package is a part of a driver, by its name and by its version."""
     if name == "nvlsm" or name.startswith(_FOR_KERNEL):
         return True
-    named = "nvidia" in name or name in tables.OTHER_NAMES or name.startswith("cuda-drivers")
-    return named and upstream(version) is not None
+    return has_name_of_part(name) and upstream(version) is not None
+
+
+def has_name_of_part(name):
+    """Return whether a package, of whatever version, may be a part of a driver."""
+    return "nvidia" in name or name in tables.OTHER_NAMES or name.startswith("cuda-drivers")
 
 
 def parts(packages):

@@ -28,6 +28,10 @@ options:
     type: list
     elements: str
     default: []
+  origin:
+    description: Address of the repository that parts of the driver may come from; those of O(also) come from anywhere.
+      Without it all do.
+    type: str
   kernel:
     description: Release of the kernel that the modules are for. The default is the one that runs.
     type: str
@@ -159,6 +163,7 @@ def main():
         argument_spec={
             "query": {"type": "list", "elements": "str"},
             "also": {"type": "list", "elements": "str", "default": []},
+            "origin": {"type": "str"},
             "kernel": {"type": "str"},
             "prove": {"type": "bool", "default": False},
             "wait_seconds": {"type": "int", "default": 0},

@@ -308,6 +308,18 @@ def test_dnf_is_waited_for_no_longer_than_allowed(rhel):
     assert all("--setopt=exit_on_lock=1" in argv for argv in dnfs(rhel))
 
 
+def test_parts_come_from_the_repository_of_the_role_also_by_dnf(rhel, monkeypatch):
+    text = "libnvidia-ml|3:580.105.08-1.el9|other\nlibnvidia-ml|3:580.95.05-1.el9|gpufleet-nvidia\n"
+    monkeypatch.setattr(_driver_host, "run", lambda *_all: (0, text, ""))
+    monkeypatch.setattr(_driver_host, "packages_of", lambda *_all: ({}, []))
+    monkeypatch.setattr(_driver_host, "mok_enrolled", lambda _module: False)
+    params = {"query": ["libnvidia-ml"], "state_dir": rhel.state_dir}
+    assert run_module(driver_info, {**params, "origin": "https://mirror.example.com/rhel9"})["available"] == {
+        "libnvidia-ml": ["3:580.95.05-1.el9"]
+    }
+    assert len(run_module(driver_info, params)["available"]["libnvidia-ml"]) == 2
+
+
 def locks(host):
     return (host.root / "versionlock.list").read_text().splitlines()
 
@@ -461,6 +473,28 @@ def test_a_repository_that_cannot_be_read_is_taken_back(host, fails):
     host.answers = {fails: (100, "", "E: nothing there")}
     assert repository(refresh="changed", url="https://elsewhere.example.com")["failed"]
     assert Path(_driver_repository.APT_SOURCE).read_text() == before
+
+
+MADISON = """\
+ libcuda1 | 580.95.05-1 | https://mirror.example.com/debian12  Packages
+ libcuda1 | 535.309.01-0+deb12u1 | http://deb.example.com/debian bookworm/non-free amd64 Packages
+nvidia-container-toolkit | 1.18.1-1 | https://other.example.com/stable  Packages
+linux-headers-6.1.0-40-amd64 | 6.1.153-1 | http://deb.example.com/debian bookworm/main amd64 Packages
+"""
+
+
+def test_parts_come_from_the_repository_that_is_wanted(host):
+    host.answers = {"apt-cache madison": (0, MADISON, "")}
+    names = ["libcuda1", "nvidia-container-toolkit", "linux-headers-6.1.0-40-amd64"]
+    params = {"query": names, "also": ["nvidia-container-toolkit"], "state_dir": host.state_dir}
+    everywhere = run_module(driver_info, params)["available"]
+    assert everywhere["libcuda1"] == ["580.95.05-1", "535.309.01-0+deb12u1"]
+    one = run_module(driver_info, {**params, "origin": "https://mirror.example.com/debian12/"})["available"]
+    assert one == {
+        "libcuda1": ["580.95.05-1"],
+        "nvidia-container-toolkit": ["1.18.1-1"],
+        "linux-headers-6.1.0-40-amd64": ["6.1.153-1"],
+    }
 
 
 def test_no_answer_is_not_no_package(host):
