@@ -320,6 +320,23 @@ def test_parts_come_from_the_repository_of_the_role_also_by_dnf(rhel, monkeypatc
     assert len(run_module(driver_info, params)["available"]["libnvidia-ml"]) == 2
 
 
+def test_the_index_of_every_repository_is_there_before_dnf_is_asked(rhel, monkeypatch):
+    """dnf -C answers nothing when one of them, as EPEL, was never fetched."""
+    monkeypatch.setattr(_driver_repository, "RPM_SOURCE", str(rhel.root / "nvidia.repo"))
+    monkeypatch.setattr(_driver_repository, "RPM_KEY", str(rhel.root / "key"))
+    assert repository(refresh="changed")["changed"]
+    base = ["dnf", "-q", "-y", "--setopt=exit_on_lock=1", "makecache"]
+    assert dnfs(rhel) == [[*base, "--refresh", "--disablerepo=*", "--enablerepo=gpufleet-nvidia"], base]
+
+
+def test_a_plan_on_a_host_that_fetched_nothing_yet(rhel, monkeypatch):
+    answer = (1, "", "Error: Cache-only enabled but no cache for 'baseos'")
+    monkeypatch.setattr(_driver_host, "run", lambda *_all: answer)
+    params = {"query": ["libnvidia-ml"], "state_dir": rhel.state_dir}
+    assert run_module(driver_info, {**params, "_ansible_check_mode": True})["available"] == {"libnvidia-ml": []}
+    assert "run dnf makecache" in run_module(driver_info, params)["msg"]
+
+
 def locks(host):
     return (host.root / "versionlock.list").read_text().splitlines()
 
