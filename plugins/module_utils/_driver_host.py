@@ -18,6 +18,7 @@ import time
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _driver,
     _driver_kernel,
+    _driver_managers,
     _driver_packages,
     _driver_state,
 )
@@ -30,6 +31,9 @@ C_LOCALE = {"LANG": "C", "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
 DAEMONS = ("nvidia-persiste", "nv-fabricmanage", "nvidia-smi")
 SMI_SECONDS = 60
 PAUSE_SECONDS = 1
+LOCK_PAUSE_SECONDS = 2
+# A command that asks or fetches has this long; one that changes packages is never cut off.
+ASK_SECONDS = 900
 # Units that the packages of a driver bring, and where units lie; a masked one is a link to nothing.
 FABRIC_UNIT = "nvidia-fabricmanager.service"
 UNITS = ("nvidia-persistenced.service", FABRIC_UNIT)
@@ -39,6 +43,8 @@ VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
 # Second letter of dpkg's state: installed (also while a trigger waits); half-installed, unpacked, half-configured.
 COMPLETE = ("i", "W", "t")
 UNFINISHED = ("H", "U", "F")
+# What the role's repository is called there.
+RPM_REPOSITORY = "gpufleet-nvidia"
 # What the vendor's .run installer leaves: its files are in no package, and stay under those of packages.
 RUNFILE = "/usr/bin/nvidia-uninstall"
 # Where NVIDIA's GPU operator mounts the driver of its container: no package of the host, no module in /lib/modules.
@@ -54,6 +60,16 @@ def run(module, argv, seconds=None):
         return module.run_command(argv, environ_update=C_LOCALE, errors="replace", handle_exceptions=False)
     except OSError as error:
         return 127, "", str(error)
+
+
+def run_unlocked(module, argv, lock_seconds, seconds=None):
+    """Return what run() does; while another process holds the package manager, again, for up to ``lock_seconds``."""
+    until = time.monotonic() + lock_seconds
+    while True:
+        rc, out, err = run(module, argv, seconds)
+        if not _driver_managers.locked(err + "\n" + out, rc) or time.monotonic() > until:
+            return rc, out, err
+        time.sleep(LOCK_PAUSE_SECONDS)
 
 
 def os_release(text):
@@ -102,22 +118,44 @@ def _natural(version):
     return [int(part) if part.isdigit() else 0 for part in re.split(r"[^0-9]+", version)]
 
 
-def available_of(module, distribution, names):
-    """Return name -> versions in the repositories, newest first, as the package manager's cache knows them."""
+def _asked(module, argv):
+    """Return the answer of a package manager. Raises DriverError: no answer is not "no package"."""
+    rc, out, err = run_unlocked(module, argv, module.params["lock_timeout_seconds"], ASK_SECONDS)
+    if module.check_mode and "no cache for" in out + err:
+        return ""  # Nothing was fetched: what there is nobody knows yet.
+    if rc != 0:
+        raise _driver.DriverError(_driver_managers.failure(err + "\n" + out, rc))
+    return out
+
+
+def _is_from(place, origin):
+    """Return whether a row's place is the wanted one: of apt address and suite, of dnf the name of the repository."""
+    return place.split()[:1] in ([origin.rstrip("/")], [origin.rstrip("/") + "/"], [RPM_REPOSITORY])
+
+
+def available_of(module, distribution, names, origin=None, anywhere=()):
+    """Return name -> versions in the repositories, newest first, as the package manager's cache knows them.
+
+    ``origin``: address of the role's repository, when parts of the driver may come from there only: those of the
+    distribution have the same names and fit no others. ``anywhere``: names for which this does not hold.
+    Raises DriverError when the package manager cannot tell.
+    """
     found = {name: [] for name in names}
     if not names:
         return found
     if distribution == "rhel":
         argv = ["dnf", "-q", "-C", "repoquery", "--showduplicates", "--disableplugin=versionlock"]
-        argv += ["--qf", "%{name}|%{epoch}:%{version}-%{release}"] + list(names)
-        rc, out, _err = run(module, argv)
-        rows = [line.split("|") for line in out.splitlines() if rc == 0 and line.count("|") == 1]
+        argv += ["--setopt=exit_on_lock=1", "--qf", "%{name}|%{epoch}:%{version}-%{release}|%{reponame}"]
+        rows = [line.split("|") for line in _asked(module, argv + list(names)).splitlines() if line.count("|") == 2]
         rows.sort(key=lambda row: _natural(row[1]), reverse=True)
     else:
-        rc, out, _err = run(module, ["apt-cache", "madison"] + list(names))
-        rows = [line.split("|")[:2] for line in out.splitlines() if rc == 0 and "|" in line and "Sources" not in line]
-    for name, version in rows:
+        out = _asked(module, ["apt-cache", "madison"] + list(names))
+        rows = [line.split("|") for line in out.splitlines() if line.count("|") == 2 and "Sources" not in line]
+    for name, version, place in rows:
+        bound = origin and _driver_packages.has_name_of_part(name.strip()) and name.strip() not in anywhere
         versions = found.setdefault(name.strip(), [])
+        if bound and not _is_from(place, origin):
+            continue
         if version.strip() not in versions:
             versions.append(version.strip())
     return found
@@ -298,7 +336,9 @@ def read_host(module):
         "initramfs_pending": pending,
         "reboot_required": bool(reasons),
         "reboot_reasons": reasons,
-        "available": None if wanted is None else available_of(module, system["distribution"], wanted),
+        "available": None
+        if wanted is None
+        else available_of(module, system["distribution"], wanted, params["origin"], params["also"]),
         "problems": None,
     }
     if params["prove"]:

@@ -25,7 +25,16 @@ APT = (
     "-o",
     "APT::Get::AutomaticRemove=false",
 )
-DNF = ("dnf", "-q", "-y", "--setopt=install_weak_deps=False", "--disableplugin=versionlock", "--allowerasing")
+# The headers of one more kernel push none of another kernel out.
+DNF = (
+    "dnf",
+    "--setopt=install_weak_deps=False",
+    "--setopt=installonly_limit=0",
+    "--setopt=exit_on_lock=1",
+    "--disableplugin=versionlock",
+    "--allowerasing",
+    "--noautoremove",
+)
 
 _INSTALL = re.compile(r"^Inst (\S+)(?: \[(\S+)\])? \((\S+) ")
 _REMOVE = re.compile(r"^(?:Remv|Purg) (\S+) \[(\S+)\]")
@@ -52,14 +61,39 @@ def apt_changes(text):
     return [dict(one, name=one["name"].split(":")[0]) for one in found]
 
 
-def dnf_words():
-    """Return the words of dnf for a transaction whose table is read; the answer to its question follows."""
-    return [word for word in DNF if word not in ("-q", "-y")]
-
-
 def dnf_spec(name, version):
     """Return name-epoch:version-release for dnf."""
     return name if version is None else f"{name}-{version}"
+
+
+def dnf_argv(packages, remove, answer, script):
+    """Return the command of one dnf transaction. ``packages``: (name, version or None); ``answer``: -y or --assumeno.
+
+    Both, what comes and what leaves, are one transaction in dnf's shell only: ``script`` is the file of its commands.
+    """
+    if packages and remove:
+        return [*DNF, answer, "shell", script]
+    if packages:
+        return [*DNF, answer, "install", *(dnf_spec(*one) for one in packages)]
+    return [*DNF, answer, "remove", *remove]
+
+
+def dnf_unneeded_argv(remove):
+    """Return the command that says what a removal would take with it, also what nothing needs any more after it."""
+    return [*(word for word in DNF if word != "--noautoremove"), "--assumeno", "remove", *remove]
+
+
+def dnf_script(packages, remove):
+    """Return the commands of dnf's shell for one transaction."""
+    words = " ".join(dnf_spec(*one) for one in packages)
+    return f"install {words}\nremove {' '.join(remove)}\nrun\n"
+
+
+def dnf_failed(text, rc, shell=False):
+    """Return whether a transaction failed, or its simulation would. dnf's shell ends with 0 all the same."""
+    if shell and re.search(r"^(?:No match for argument|Error: (?!Operation aborted)| ?Problem\b)", text, re.MULTILINE):
+        return True
+    return rc != 0 and "Operation aborted" not in text
 
 
 _HEADINGS = {
@@ -79,7 +113,8 @@ _HEADINGS = {
 def dnf_changes(text, installed):
     """Return [{name, from, to}] of the table that ``dnf --assumeno`` prints."""
     found, heading = [], ""
-    for line in text.splitlines():
+    # A name that is wider than its column has the rest of its row in the next line.
+    for line in re.sub(r"^( \S+)\n {2,}", r"\1 ", text, flags=re.MULTILINE).splitlines():
         match = re.match(r"^([A-Z][a-z ]+):\s*$", line)
         if match:
             heading = match.group(1)
@@ -88,8 +123,15 @@ def dnf_changes(text, installed):
         if match and heading in _HEADINGS:
             name, version = match.groups()
             version = version if ":" in version else "0:" + version
-            found.append({"name": name, "from": installed.get(name), "to": version if _HEADINGS[heading] else None})
+            # What is new may have others of its name beside it: the headers of several kernels.
+            before = None if heading.startswith("Installing") else installed.get(name)
+            found.append({"name": name, "from": before, "to": version if _HEADINGS[heading] else None})
     return found
+
+
+def locked(text, rc):
+    """Return whether another process holds the package manager: apt says so, dnf ends with 200 (exit_on_lock)."""
+    return rc == 200 or "Could not get lock" in text or "already locked by" in text
 
 
 FAILURES = (
@@ -102,6 +144,26 @@ FAILURES = (
         r"Could not get lock (\S+)",
         "Expected the lock {0} to be free, found it held by another process: wait for it, or raise"
         " nvidia_driver_lock_timeout_seconds.",
+    ),
+    (
+        r"already locked by (\d+)\s+The application with PID \d+ is: (\S+)",
+        "Expected dnf to be free, found it held by {1} (process {0}): wait for it, or raise"
+        " nvidia_driver_lock_timeout_seconds.",
+    ),
+    (
+        r"already locked by",
+        "Expected dnf to be free, found it held by another process: wait for it, or raise"
+        " nvidia_driver_lock_timeout_seconds.",
+    ),
+    (
+        r"no cache for '(.+?)'",
+        "Expected an index of every repository, found none of {0}: run dnf makecache on the host, or disable that"
+        " repository.",
+    ),
+    (
+        r"nothing provides (dkms)\b",
+        "Expected a repository that has dkms, found that nothing provides {0}: in the RHEL family EPEL brings it"
+        " (dnf install epel-release on the host), then run again.",
     ),
     (
         r"NO_PUBKEY ([0-9A-F]+)",
@@ -144,6 +206,8 @@ def failure(text, rc):
         match = re.search(pattern, text)
         if match:
             return sentence.format(*match.groups())
+    if rc in (124, 137):
+        return "Expected an answer of the package manager, found none in time: see what it waits for, and run again."
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("E:", "Error:", "Problem", "- "))] or lines[-3:]
     said = " ".join(errors)[:500].rstrip(".")

@@ -17,14 +17,19 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import Dri
 _FOR_KERNEL = ("linux-modules-nvidia-", "linux-objects-nvidia-")
 _KERNEL_IN_NAME = re.compile(r"-\d+\.\d+\.\d+-\d+(?:-[\w-]+)?$")
 _BRANCH_IN_NAME = re.compile(r"-(\d{3})(?=-|$)")
+_VERSION_IN_NAME = re.compile(r"-(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?=-|$)")  # nvidia-firmware-580-580.95.05 of Ubuntu
 
 
 def belongs(name, version):
     """Return whether an installed package is a part of a driver, by its name and by its version."""
     if name == "nvlsm" or name.startswith(_FOR_KERNEL):
         return True
-    named = "nvidia" in name or name in tables.OTHER_NAMES or name.startswith("cuda-drivers")
-    return named and upstream(version) is not None
+    return has_name_of_part(name) and upstream(version) is not None
+
+
+def has_name_of_part(name):
+    """Return whether a package, of whatever version, may be a part of a driver."""
+    return "nvidia" in name or name in tables.OTHER_NAMES or name.startswith("cuda-drivers")
 
 
 def parts(packages):
@@ -35,6 +40,30 @@ def parts(packages):
 def is_one_of(name, patterns):
     """Return whether a name is one of ``patterns``: names, and beginnings of names, which end in a dash."""
     return any(name.startswith(one) if one.endswith("-") else name == one for one in patterns)
+
+
+def headers_of(distribution, release):
+    """Return (name of the package with the headers of a kernel, what the package manager is asked to install).
+
+    Debian and Ubuntu have a package for each kernel. In the RHEL family all have one name, and a kernel's release is
+    version, release and architecture of its package; a variant (``+64k``, ``+rt``) has a name of its own.
+    Source: headers step of NVIDIA's driver installation guide; kernel.spec of CentOS Stream 9.
+    """
+    if distribution != "rhel":
+        return f"linux-headers-{release}", f"linux-headers-{release}"
+    plain, _plus, variant = release.partition("+")
+    variant = variant or ("uek" if plain.rpartition(".")[0].endswith("uek") else "")
+    name = f"kernel-{variant}-devel" if variant else "kernel-devel"
+    return name, f"{name}-{plain}"
+
+
+def has_headers(distribution, release, architecture, available):
+    """Return whether a repository has the headers of a kernel. ``available``: name -> versions of packages."""
+    versions = available.get(headers_of(distribution, release)[0], [])
+    if distribution != "rhel":
+        return bool(versions)
+    plain = release.partition("+")[0]
+    return any(f"{version.rpartition(':')[2]}.{architecture}" == plain for version in versions)
 
 
 def has_own_version(layout, name):
@@ -173,8 +202,11 @@ def _groups():
     return [{template.replace("{branch}", "000") for template in group} for group in (kernel, fabric)]
 
 
-def leaving(installed, names, branch):
-    """Return installed parts that cannot stay beside ``names``: another one of a kind, and names of another branch."""
+def leaving(installed, names, branch, version=None):
+    """Return installed parts that cannot stay beside ``names``: another one of a kind, and names of another branch.
+
+    ``version``: when it is known, also names that hold another one; what they are for brings its own with it.
+    """
     wanted = {_kind(name) for name in names}
     replaced = set()
     for group in _groups():
@@ -184,7 +216,9 @@ def leaving(installed, names, branch):
     for name in sorted(installed):
         found = _BRANCH_IN_NAME.search(_without_kernel(name))
         other_branch = found is not None and int(found.group(1)) != branch
-        if name not in names and (other_branch or name in replaced):
+        held = _VERSION_IN_NAME.search(name)
+        other_version = None not in (version, held) and held.group(1) != version
+        if name not in names and (other_branch or other_version or name in replaced):
             gone.append(name)
     return gone
 

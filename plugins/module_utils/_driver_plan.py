@@ -12,8 +12,6 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _d
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError, order
 
-_HEADERS = {"debian": "linux-headers-{0}", "ubuntu": "linux-headers-{0}", "rhel": "kernel-devel-{0}"}
-
 
 def _empty(action, reason):
     return {
@@ -147,10 +145,11 @@ def _hold_package(info, wanted):
 
 
 def _headers(info, wanted):
-    """Return (packages with the headers of the kernels that the modules are built for, why some are missing)."""
-    names, missing = [], []
+    """Return ({what is installed: its package's name} for the headers that the modules need, why some are missing)."""
+    packages, missing = {}, []
     if wanted["kernel_build"] == "prebuilt" or not wanted["kernel_modules"]:
-        return names, missing
+        return packages, missing
+    distribution, architecture = info["os"]["distribution"], info["os"]["architecture"]
     later = info["next_kernel"] or {"release": None, "headers": True}
     for release, there, which, way_out in (
         (info["kernel"], info["headers"], "the running kernel {0}", "boot a kernel whose headers the distribution has"),
@@ -158,15 +157,16 @@ def _headers(info, wanted):
     ):
         if there:
             continue
-        name = _HEADERS[info["os"]["distribution"]].format(release)
-        if info["available"] is None or info["available"].get(name):
-            names.append(name)
+        name, spec = _driver_packages.headers_of(distribution, release)
+        available = info["available"]
+        if available is None or _driver_packages.has_headers(distribution, release, architecture, available):
+            packages[spec] = name
         else:
             missing.append(
-                f"Expected the headers of {which.format(release)}, found neither them nor a package {name}: {way_out},"
+                f"Expected the headers of {which.format(release)}, found neither them nor a package {spec}: {way_out},"
                 " then run again."
             )
-    return names, missing
+    return packages, missing
 
 
 def _prebuilt_for_next(info, wanted, layout, branch, flavour):
@@ -224,13 +224,14 @@ def _installation(info, wanted):
     missing = missing + no_modules
     refusals = [one for one in (_runfile(info), _secure_boot(info, wanted), *missing) if one]
     others = [*wanted["extra_packages"], *_hold_package(info, wanted), *headers, *modules]
+    asked = [headers.get(name, name) for name in others]
     result = _empty("ask", "")
     result.update(
         kernel_module=flavour,
         fabric_manager=fabric,
         nvlsm=fabric and info["needs_nvlsm"],
         own_version=sorted(layout.own),  # also of what comes along with the parts
-        query=sorted({*names, *installed, *others}),
+        query=sorted({*names, *installed, *asked}),
     )
     current = info["versions"]["kernel_module"] or info["versions"]["user_space"]
     gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, branch)
@@ -244,6 +245,7 @@ def _installation(info, wanted):
     if info["available"] is None:
         return result
     version = _driver_packages.choose_version(layout, names, info["available"], branch, exact, current)
+    gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, branch, version)
     target = _driver_packages.exact_packages(layout, names, info["available"], version)
     for name in names:
         own = _driver_packages.has_own_version(layout, name)
@@ -272,7 +274,7 @@ def _back(info, wanted):
     headers, missing = _headers(info, dict(wanted, kernel_modules=flavour is not None, kernel_build=build))
     secure_boot = _secure_boot(info, dict(wanted, kernel_modules=flavour is not None, kernel_build=build))
     refusals = [one for one in (_runfile(info), secure_boot, *missing) if one]
-    query = sorted([*previous["packages"], *headers])
+    query = sorted({*previous["packages"], *headers.values()})
     result = dict(_empty("ask", ""), query=query, version=previous["version"], kernel_module=flavour)
     installed = _driver_packages.parts(info["packages"])
     if installed == previous["packages"]:

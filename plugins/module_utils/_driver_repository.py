@@ -8,9 +8,9 @@ Private to the gpufleet.sglang collection; may change at any time.
 
 from __future__ import annotations
 
+import glob
 import os
 import re
-import time
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_host, _driver_key, _driver_managers
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError
@@ -21,7 +21,8 @@ APT_SOURCE = "/etc/apt/sources.list.d/gpufleet-nvidia.sources"
 RPM_KEY = "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia"
 RPM_SOURCE = "/etc/yum.repos.d/gpufleet-nvidia.repo"
 HEAD = "# Written by the role nvidia_driver: change its variables, not this file.\n"
-PAUSE_SECONDS = 2
+# Where apt reads its repositories.
+APT_PLACES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources")
 
 
 def apt_source(url, suite, components):
@@ -81,43 +82,100 @@ def _wanted_files(module, distribution):
     return {paths[0]: params["key"].rstrip("\n") + "\n", paths[1]: entry}
 
 
+def _one_line_entries(text):
+    """Return {(url, suite)} of a file in apt's format of one line an entry (sources.list(5))."""
+    found = re.findall(r"^\s*deb(?:-src)?\s+(?:\[[^\]]*\]\s*)?(\S+)\s+(\S+)", text, re.MULTILINE)
+    return {(url.rstrip("/"), suite) for url, suite in found}
+
+
+def _deb822_entries(text):
+    """Return {(url, suite)} of the enabled entries of a file in deb822 format (sources.list(5))."""
+    found = set()
+    text = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    for paragraph in re.split(r"\n\s*\n", text):
+        rows = re.findall(r"^(\S+?):((?:.*)(?:\n[ \t].*)*)", paragraph, re.MULTILINE)
+        fields = {name.lower(): value.split() for name, value in rows}
+        if fields.get("enabled", ["yes"])[:1] in (["no"], ["false"], ["without"], ["off"], ["disable"]):
+            continue
+        found |= {(url.rstrip("/"), suite) for url in fields.get("uris", []) for suite in fields.get("suites", [])}
+    return found
+
+
+def entries_of(path, text):
+    """Return {(url, suite)} of one of apt's files."""
+    return _deb822_entries(text) if path.endswith(".sources") else _one_line_entries(text)
+
+
+def _refuse_second_entry(url, suite):
+    """Refuse a repository that another file names too: apt then reads no sources at all, for one key differs."""
+    paths = sorted({path for place in APT_PLACES for path in glob.glob(place)} - {APT_SOURCE})
+    there = [path for path in paths if (url.rstrip("/"), suite) in entries_of(path, _driver_host.read_text(path))]
+    if there:
+        raise DriverError(
+            f"Expected no other entry for {url}, found one in {', '.join(there)}, and apt reads nothing when two"
+            " entries for it name different keys: remove that file (of NVIDIA's package: apt-get purge cuda-keyring;"
+            " the role's entry serves the same packages), or set nvidia_driver_source to distribution."
+        )
+
+
+def _fetch(module, argv):
+    rc, out, err = _driver_host.run_unlocked(
+        module, argv, module.params["lock_timeout_seconds"], _driver_host.ASK_SECONDS
+    )
+    if rc != 0:
+        raise DriverError(_driver_managers.failure(err + "\n" + out, rc))
+
+
 def _refresh(module, distribution):
     """Fetch the index; wait while another package manager holds the lock. Raises DriverError."""
+    if distribution == "rhel":
+        argv = ["dnf", "-q", "-y", "--setopt=exit_on_lock=1", "makecache"]
+        only = ["--refresh", "--disablerepo=*", "--enablerepo=gpufleet-nvidia"]
+        if not module.params["all_sources"]:
+            _fetch(module, argv + only)
+        # Also what is in no cache yet: with one index missing dnf answers no question from its cache.
+        _fetch(module, argv + (["--refresh"] if module.params["all_sources"] else []))
+        return
     only = ["-o", f"Dir::Etc::SourceList={APT_SOURCE}", "-o", "Dir::Etc::SourceParts=-"]
     only += ["-o", "APT::Get::List-Cleanup=0"]
-    if distribution == "rhel":
-        argv = ["dnf", "-q", "-y", "makecache", "--refresh"]
-        argv += [] if module.params["all_sources"] else ["--disablerepo=*", "--enablerepo=gpufleet-nvidia"]
-    else:
-        argv = ["apt-get", "-q", "update", "-o", "APT::Update::Error-Mode=any"]
-        argv += [] if module.params["all_sources"] else only
-    until = time.monotonic() + module.params["lock_timeout_seconds"]
-    while True:
-        rc, out, err = _driver_host.run(module, argv)
-        if rc == 0:
-            return
-        if "Could not get lock" not in out + err or time.monotonic() > until:
-            raise DriverError(_driver_managers.failure(err + "\n" + out, rc))
-        time.sleep(PAUSE_SECONDS)
+    argv = ["apt-get", "-q", "update", "-o", "APT::Update::Error-Mode=any"]
+    _fetch(module, argv + ([] if module.params["all_sources"] else only))
+    # The entry beside all others: what apt cannot read stops every other use of it on this host.
+    _fetch(module, ["apt-cache", "policy"])
+
+
+def _put(path, text):
+    """Write a file, or remove it when there is to be none."""
+    if text is not None:
+        write_text(path, text)
+    elif os.path.exists(path):
+        os.unlink(path)
 
 
 def apply(module):
-    """Write or remove the files, fetch the index. Returns the result of the module. Raises DriverError, OSError."""
+    """Write or remove the files, fetch the index. Returns the result of the module. Raises DriverError, OSError.
+
+    Files whose index cannot be fetched are put back as they were.
+    """
     distribution = _driver_host.os_release(_driver_host.read_text("/etc/os-release"))["distribution"]
-    changed, diff = [], []
-    for path, text in _wanted_files(module, distribution).items():
-        here = _driver_host.read_text(path) if os.path.exists(path) else None
-        if here == text:
-            continue
-        changed.append(path)
-        diff.append({"before_header": path, "after_header": path, "before": here or "", "after": text or ""})
-        if module.check_mode:
-            continue
-        if text is None:
-            os.unlink(path)
-        else:
-            write_text(path, text)
+    wanted = _wanted_files(module, distribution)
+    here = {path: _driver_host.read_text(path) if os.path.exists(path) else None for path in wanted}
+    changed = [path for path in wanted if here[path] != wanted[path]]
+    if changed and module.params["state"] == "present" and distribution != "rhel":
+        _refuse_second_entry(module.params["url"], module.params["suite"])
+    diff = [
+        {"before_header": path, "after_header": path, "before": here[path] or "", "after": wanted[path] or ""}
+        for path in changed
+    ]
     refresh = module.params["refresh"]
-    if not module.check_mode and (refresh == "always" or (refresh == "changed" and changed)):
-        _refresh(module, distribution)
+    if not module.check_mode:
+        for path in changed:
+            _put(path, wanted[path])
+        if refresh == "always" or (refresh == "changed" and changed):
+            try:
+                _refresh(module, distribution)
+            except DriverError:
+                for path in changed:
+                    _put(path, here[path])
+                raise
     return {"changed": bool(changed), "files": changed, "diff": diff}

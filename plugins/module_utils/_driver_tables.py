@@ -248,7 +248,7 @@ SIGNING_KEYS = (
 # Modules of the kernel that take the boards before the driver can; all are kept out.
 RIVALS = {
     "nouveau": "github.com/NVIDIA/ansible-role-nvidia-driver#44",
-    "nova": "kernel, drivers/gpu/drm/nova: the first name of nova_drm",
+    "nova": "kernel.org: drivers/gpu/drm/nova, the module's name before nova_drm",
     "nova_core": "github.com/beclab/Olares#3963",
     "nova_drm": "github.com/beclab/Olares#3963",
 }

@@ -17,7 +17,9 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_hos
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError, upstream
 
 PIN = "/etc/apt/preferences.d/gpufleet-nvidia-driver"
+# Around what the role holds in dnf's list; other lines belong to the host's people.
 MARK = "# gpufleet.sglang.nvidia_driver"
+END = "# end of gpufleet.sglang.nvidia_driver"
 PIN_HEAD = (
     "# Keeps the NVIDIA driver together. Written by the role nvidia_driver: change its variables, not this file.\n"
 )
@@ -61,6 +63,14 @@ class Transaction:
         version = self.params["version"]
         return PIN_HEAD + _driver_packages.apt_pin(version) if version and self.params["state"] == "present" else ""
 
+    def pin_change(self):
+        """Return (text of the pin that is there, text that should be), both empty when nothing is to be done."""
+        if self.distribution == "rhel" or not self.pin_text():
+            return "", ""
+        here = _driver_host.read_text(PIN)
+        wanted = self.pin_text() if self.params["hold"] else ""
+        return ("", "") if here == wanted else (here, wanted)
+
     # -- what would happen ------------------------------------------------------------------------------------
 
     def needed(self):
@@ -82,8 +92,9 @@ class Transaction:
         if not gone or not brought:
             return []
         if self.distribution == "rhel":
-            argv = [*_driver_managers.dnf_words(), "--assumeno", "remove", *gone]
-            _rc, out, _err = _driver_host.run(self.module, argv)
+            argv = _driver_managers.dnf_unneeded_argv(gone)
+            limit = self.params["lock_timeout_seconds"]
+            _rc, out, _err = _driver_host.run_unlocked(self.module, argv, limit, _driver_host.ASK_SECONDS)
             changes = _driver_managers.dnf_changes(out, self.packages)
         else:
             options = ["-s", "-o", "APT::Get::AutomaticRemove=true"]
@@ -100,15 +111,20 @@ class Transaction:
         self._refuse_strangers(changes, gone)
         return changes
 
-    def _simulated_apt(self, gone):
+    @contextlib.contextmanager
+    def _pinned(self):
+        """Give options with which apt knows one pin, that of this version; an earlier one would forbid it."""
         with tempfile.NamedTemporaryFile("w", suffix=".pref", encoding="utf-8") as pin:
             pin.write(self.pin_text())
             pin.flush()
             os.chmod(pin.name, 0o644)
-            # The file of an earlier version must not speak against the new one.
-            options = ["-s", "-o", f"Dir::Etc::Preferences={pin.name}", "-o", "Dir::Etc::PreferencesParts=/nonexistent"]
-            argv = _driver_managers.apt_argv(self.wanted, gone, 0, options)
-            rc, out, err = _driver_host.run(self.module, argv)
+            yield ["-o", f"Dir::Etc::Preferences={pin.name}", "-o", "Dir::Etc::PreferencesParts=/nonexistent"]
+
+    def _simulated_apt(self, gone):
+        with self._pinned() as pinned:
+            rc, out, err = _driver_host.run(
+                self.module, _driver_managers.apt_argv(self.wanted, gone, 0, ["-s", *pinned])
+            )
         if rc != 0:
             raise DriverError(_driver_managers.failure(err + out, rc))
         changes = _driver_managers.apt_changes(out)
@@ -121,19 +137,19 @@ class Transaction:
         ]
 
     def _simulated_rpm(self, gone):
-        changes = []
-        if self.wanted:
-            rc, out, err = _driver_host.run(self.module, self._dnf_install("--assumeno"))
-            if "Operation aborted" not in out + err and rc != 0:
-                raise DriverError(_driver_managers.failure(err + out, rc))
-            changes = _driver_managers.dnf_changes(out, self.packages)
-        named = {one["name"] for one in changes}
-        left = [name for name in gone if name not in named]
-        return changes + [{"name": name, "from": self.packages[name], "to": None} for name in left]
+        return _driver_managers.dnf_changes(self._dnf("--assumeno", gone, _driver_host.ASK_SECONDS), self.packages)
 
-    def _dnf_install(self, answer):
-        words = [_driver_managers.dnf_spec(name, version) for name, version in self.wanted]
-        return [*_driver_managers.dnf_words(), answer, "install", *words]
+    def _dnf(self, answer, gone, seconds=None):
+        """Run, or simulate, the one transaction of dnf. Returns what it says. Raises DriverError."""
+        with tempfile.NamedTemporaryFile("w", suffix=".dnf", encoding="utf-8") as script:
+            script.write(_driver_managers.dnf_script(self.wanted, gone))
+            script.flush()
+            argv = _driver_managers.dnf_argv(self.wanted, gone, answer, script.name)
+            limit = self.params["lock_timeout_seconds"]
+            rc, out, err = _driver_host.run_unlocked(self.module, argv, limit, seconds)
+        if _driver_managers.dnf_failed(err + "\n" + out, rc, "shell" in argv):
+            raise DriverError(_driver_managers.failure(err + "\n" + out, rc))
+        return out
 
     def _refuse_strangers(self, changes, gone):
         """Refuse a transaction that removes what is no part of a driver, or leaves parts at different versions."""
@@ -169,17 +185,12 @@ class Transaction:
         before = set(self.packages)
         self._open_record()
         if self.distribution == "rhel":
-            self._forget_locks()
-            if self.wanted:
-                self._run(self._dnf_install("-y"))
-            still = [name for name in gone if name in self.installed()[0]]
-            if still:
-                self._run(["dnf", "-q", "-y", "--disableplugin=versionlock", "--noautoremove", "remove", *still])
+            self._dnf("-y", gone)
         else:
-            if self.pin_text():
-                write_text(PIN, self.pin_text())
             purge = ["--purge"] if self.params["state"] == "absent" else []
-            self._run(_driver_managers.apt_argv(self.wanted, gone, self.params["lock_timeout_seconds"], purge))
+            with self._pinned() as pinned:
+                seconds = self.params["lock_timeout_seconds"]
+                self._run(_driver_managers.apt_argv(self.wanted, gone, seconds, [*purge, *pinned]))
         self.packages, self.holds = self.installed()
         if changes:
             self._close_record(set(self.packages) - before)
@@ -213,22 +224,31 @@ class Transaction:
         for word, names in (("hold", hold), ("unhold", release)):
             if names:
                 self._run(["apt-mark", word, *names])
+        before, after = self.pin_change()
+        if after:
+            write_text(PIN, after)
+        elif before:
+            _remove_file(PIN)
 
-    def _our_locks(self):
+    def _locks(self):
+        """Return (lines of the list that are ours, all others)."""
         lines = _driver_host.read_text(_driver_host.VERSIONLOCK).splitlines()
         if MARK not in lines:
-            return []
-        return [line for line in lines[lines.index(MARK) + 1 :] if line.strip()]
+            return [], lines
+        first = lines.index(MARK)
+        rest = lines[first + 1 :]
+        # Without our end, ours is what comes before the first empty line or comment, with which dnf begins its own.
+        last = next((at for at, line in enumerate(rest) if not line.strip() or line.startswith("#")), len(rest))
+        last = rest.index(END) if END in rest else last
+        return [line for line in rest[:last] if line.strip()], [*lines[:first], *rest[last:]]
+
+    def _our_locks(self):
+        return self._locks()[0]
 
     def _write_locks(self, ours):
-        lines = _driver_host.read_text(_driver_host.VERSIONLOCK).splitlines()
-        others = lines[: lines.index(MARK)] if MARK in lines else lines
-        text = "\n".join([*others, *([MARK, *ours] if ours else [])])
-        write_text(_driver_host.VERSIONLOCK, text + "\n" if text else "")
-
-    def _forget_locks(self):
-        if self._our_locks():
-            self._write_locks([])
+        others = [line for line in self._locks()[1] if line != END]
+        lines = [*others, *([MARK, *ours, END] if ours else [])]
+        write_text(_driver_host.VERSIONLOCK, "".join(line + "\n" for line in lines))
 
     # -- what is remembered -----------------------------------------------------------------------------------
 

@@ -28,6 +28,10 @@ options:
     type: list
     elements: str
     default: []
+  origin:
+    description: Address of the repository that parts of the driver may come from; those of O(also) come from anywhere.
+      Without it all do.
+    type: str
   kernel:
     description: Release of the kernel that the modules are for. The default is the one that runs.
     type: str
@@ -46,6 +50,10 @@ options:
     description: The command to ask, a name to be found on E(PATH) or a path.
     type: str
     default: nvidia-smi
+  lock_timeout_seconds:
+    description: How long O(query) waits for another package manager.
+    type: int
+    default: 600
   state_dir:
     description: Where the role C(nvidia_driver) keeps what it remembers.
     type: path
@@ -175,11 +183,13 @@ def main():
         argument_spec={
             "query": {"type": "list", "elements": "str"},
             "also": {"type": "list", "elements": "str", "default": []},
+            "origin": {"type": "str"},
             "kernel": {"type": "str"},
             "prove": {"type": "bool", "default": False},
             "wait_seconds": {"type": "int", "default": 0},
             "expected_gpus": {"type": "int"},
             "nvidia_smi": {"type": "str", "default": "nvidia-smi"},
+            "lock_timeout_seconds": {"type": "int", "default": 600},
             "state_dir": {"type": "path", "default": "/var/lib/gpufleet-driver"},
         },
         supports_check_mode=True,

@@ -109,12 +109,14 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import Dri
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver_transaction import Transaction
 
 
-def shown(changes, hold, release, traces):
+def shown(changes, hold, release, traces, pin):
     """Return the difference that a person reads."""
     before = ["%s %s" % (one["name"], one["from"]) for one in changes if one["from"]]
     after = ["%s %s" % (one["name"], one["to"]) for one in changes if one["to"]]
     before += ["hold %s" % name for name in release] + list(traces)
     after += ["hold %s" % name for name in hold]
+    for lines, text in zip((before, after), pin):
+        lines += [line for line in text.splitlines() if line.startswith("Pin: ")]
     return {
         "before_header": "driver",
         "after_header": "driver",
@@ -150,19 +152,25 @@ def main():
         changes = transaction.simulated()
         hold, release = transaction.hold_changes(changes)
         traces = transaction.traces() if absent else []
+        pin = transaction.pin_change()
         result = {
-            "changed": bool(changes or hold or release or traces),
+            "changed": bool(changes or hold or release or traces or any(pin)),
             "changes": changes,
             "held": hold,
-            "diff": shown(changes, hold, release, traces),
+            "diff": shown(changes, hold, release, traces, pin),
         }
         if not module.check_mode:
-            if changes:
-                if absent and release:
-                    transaction.hold([], release)
-                transaction.execute(changes)
-            elif not absent:
-                transaction.settle()
+            if absent and changes:
+                transaction.hold([], release)
+            try:
+                if changes:
+                    transaction.execute(changes)
+                elif not absent:
+                    transaction.settle()
+            except DriverError:
+                if absent:
+                    transaction.hold(release, [])  # What stays is held as before.
+                raise
             hold, release = transaction.hold_changes([])
             transaction.hold(hold, release)
             if absent:

@@ -20,10 +20,10 @@ import subprocess
 
 VERSIONS = ("570.195.03", "580.95.05", "580.105.08")
 PLUGINS = "/usr/lib/python3/dist-packages/dnf-plugins"  # where Debian's dnf looks
-KERNEL = platform.release()
 ALONG = "update-glx"  # comes with the driver and is no part of it
-MODULE = f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko"
-LATER_KERNEL = "99.0.0-1-amd64"
+# Kernels that the repository has headers for: of Debian, and of RHEL as its packages name them.
+KERNELS = (platform.release(), "99.0.0-1-amd64")
+RHEL_KERNELS = ("5.14.0-570.12.1.el9_6", "5.14.0-570.17.1.el9_6")
 SMI = '#!/bin/sh\nexec python3 /opt/fakegpu/fakegpu.py smi "$@"\n'
 UNIT = """[Unit]
 Description={0}
@@ -37,6 +37,15 @@ WantedBy=multi-user.target
 
 def file_of(what, version):
     return {f"/usr/share/fakegpu/{what}": version + "\n"}
+
+
+def modules(version, rpm):
+    """Return files as if DKMS had built the module: no host is booted into a kernel that has none.
+
+    For the kernel that runs, and on hosts that play RHEL also for the kernel that the role is told there.
+    """
+    releases = [platform.release(), *(f"{one}.{platform.machine()}" for one in RHEL_KERNELS if rpm)]
+    return {f"/lib/modules/{one}/updates/dkms/nvidia.ko": version + "\n" for one in releases}
 
 
 def packages_of(version, rpm):
@@ -59,9 +68,8 @@ def packages_of(version, rpm):
         "nvidia-driver-cuda": ({"Depends": [library + loose, cuda + loose, ALONG]}, {"/usr/bin/nvidia-smi": SMI}),
         library: ({}, file_of("user-space", version)),
         cuda: ({}, file_of("libcuda", version)),
-        # As if DKMS had built it for the kernel that runs: no host is booted into one that has no module.
-        open_name: ({"Conflicts": [closed_name]}, {**file_of("open", version), MODULE: version + "\n"}),
-        closed_name: ({"Conflicts": [open_name]}, {**file_of("closed", version), MODULE: version + "\n"}),
+        open_name: ({"Conflicts": [closed_name]}, {**file_of("open", version), **modules(version, rpm)}),
+        closed_name: ({"Conflicts": [open_name]}, {**file_of("closed", version), **modules(version, rpm)}),
         "nvidia-persistenced": (
             {},
             {"/usr/lib/systemd/system/nvidia-persistenced.service": UNIT.format("persistence", "")},
@@ -81,10 +89,8 @@ def packages_of(version, rpm):
 
 def beside(rpm):
     """Return (name, version, files) of packages that are no part of a driver, or have a version of their own."""
-    headers = "kernel-devel-" if rpm else "linux-headers-"
     found = [
         ("nvlsm", "2025.06.11-1", {"/usr/share/fakegpu/nvlsm": "2025.06.11\n"}),
-        *((headers + one, "1.0-1", {f"/lib/modules/{one}/build/Makefile": "#\n"}) for one in (KERNEL, LATER_KERNEL)),
         (ALONG, "1.2.2-1", {"/usr/share/fakegpu/along": "1.2.2\n"}),
         ("nvidia-container-toolkit", "1.18.1-1", {"/usr/share/fakegpu/toolkit": "1.18.1\n"}),
     ]
@@ -92,7 +98,13 @@ def beside(rpm):
         plugin = (pathlib.Path(__file__).parent / "versionlock.py").read_text()
         files = {"/etc/dnf/plugins/versionlock.conf": "[main]\nenabled = 1\n", f"{PLUGINS}/versionlock.py": plugin}
         found.append(("python3-dnf-plugin-versionlock", "4.3.0-1", files))
+    else:
+        found += [("linux-headers-" + one, "1.0-1", headers(one)) for one in KERNELS]
     return found
+
+
+def headers(release):
+    return {f"/lib/modules/{release}/build/Makefile": "#\n"}
 
 
 def lay_out(folder, files):
@@ -140,11 +152,18 @@ def make_deb_repository(folder, work, without):
 
 
 def subpackage(tree, name, fields, files, version=None):
-    """Return the lines of one package in a spec, and lay its files out in a tree of its own."""
+    """Return the lines of one package in a spec, and lay its files out in a tree of its own.
+
+    ``version``: its own, also with a release; then it is of this machine's architecture and without an epoch.
+    """
     lay_out(tree, files)
-    lines = [f"%package -n {name}", "Summary: empty", "AutoReqProv: no", *([f"Version: {version}"] if version else [])]
+    lines = [f"%package -n {name}", "Summary: empty", "AutoReqProv: no"]
+    number, _dash, release = (version or "").partition("-")
+    lines += [f"Version: {number}"] if number else []
+    lines += [f"Release: {release}", "Epoch: 0"] if release else ["BuildArch: noarch"]
     lines += [f"Requires: {one}" for one in fields.get("Depends", [])]
     lines += [f"Conflicts: {one}" for one in fields.get("Conflicts", [])]
+    lines += [f"Provides: {one}" for one in fields.get("Provides", [])]
     return [*lines, f"%description -n {name}", "empty", f"%files -n {name}", *files]
 
 
@@ -157,7 +176,7 @@ def make_rpms(target, work, version, packages):
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir()
     lines = ["Name: all", "Epoch: 3", f"Version: {version}", "Release: 1.el9", "Summary: empty", "License: none"]
-    lines += ["BuildArch: noarch", "%description", "empty"]
+    lines += ["%description", "empty"]
     for name, own, fields, files in packages:
         lines += subpackage(tree, name, fields, files, own)
     lines += ["%install", f"mkdir -p %{{buildroot}} && cp -a {tree}/. %{{buildroot}}/"]
@@ -168,7 +187,7 @@ def make_rpms(target, work, version, packages):
         "--define",
         "__spec_install_post %{nil}",
         "--define",
-        "_build_name_fmt %%{NAME}-%%{VERSION}.rpm",
+        "_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
         str(spec),
     ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -198,6 +217,11 @@ def make_rpm_repository(folder, work, without):
         names[version] = list(packages)
         make_rpms(folder, work, version, [(name, None, *rest) for name, rest in packages.items()])
     make_rpms(folder, work, "1.0", [(name, one.partition("-")[0], {}, files) for name, one, files in beside(True)])
+    for one in RHEL_KERNELS:
+        # As the real ones: one name for every kernel, several of them installed side by side.
+        fields = {"Provides": ["installonlypkg(kernel)"]}
+        release = f"{one}.{platform.machine()}"
+        make_rpms(folder, work, "1.0", [("kernel-devel", one, fields, headers(release))])
     (work / "modules.yaml").write_text(module_streams(names))
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 
 import pytest
-import tree
-import yaml
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError
@@ -262,8 +260,3 @@ def test_a_host_that_is_the_controller(host, same):
 def test_nothing_known_of_either_is_no_sameness():
     nothing = {"machine_id": "", "boot_id": "", "container": False}
     assert _driver.same_machine(nothing, nothing) is False
-
-
-def test_the_role_keeps_out_what_is_looked_for():
-    text = (tree.ROOT / "roles/nvidia_driver/vars/main.yml").read_text()
-    assert yaml.safe_load(text)["__nvidia_driver_rivals"] == list(_driver_tables.RIVALS)

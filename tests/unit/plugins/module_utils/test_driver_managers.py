@@ -69,6 +69,14 @@ def test_what_dnf_would_do():
     ]
 
 
+def test_headers_of_another_kernel_come_beside_those_that_are_there():
+    text = "Installing:\n kernel-devel   x86_64   5.14.0-570.12.1.el9_6   gpufleet-nvidia   21 M\n"
+    assert _driver_managers.dnf_changes(text, {"kernel-devel": "0:5.14.0-503.el9"}) == [
+        {"name": "kernel-devel", "from": None, "to": "0:5.14.0-570.12.1.el9_6"}
+    ]
+    assert "--setopt=installonly_limit=0" in _driver_managers.DNF
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -95,6 +103,16 @@ def test_what_dnf_would_do():
             "Error: \n Problem: conflicting requests\n  - nothing provides dkms needed by kmod-nvidia-open-dkms",
             "nothing provides dkms",
         ),
+        (
+            "Error: \n Problem: conflicting requests\n  - nothing provides dkms needed by kmod-nvidia-open-dkms",
+            "dnf install epel-release",
+        ),
+        ("Error: Cache-only enabled but no cache for 'epel'", "none of epel: run dnf makecache"),
+        (
+            "metadata already locked by 2037\n  The application with PID 2037 is: python3\n    Memory :  49 M RSS",
+            "held by python3 (process 2037)",
+        ),
+        ("Error: RPMDB already locked by 4242", "held by another process"),
         ("something new", "status 100: something new."),
         ("", "no output"),
     ],
@@ -104,3 +122,24 @@ def test_why_it_failed_in_one_sentence(text, said):
     assert said in sentence
     assert "\n" not in sentence
     assert sentence.endswith(".")
+
+
+def test_no_answer_in_time_is_said():
+    assert "none in time" in _driver_managers.failure("", 124)
+
+
+@pytest.mark.parametrize(
+    ("text", "rc", "shell", "failed"),
+    [
+        ("Error: Operation aborted.", 0, True, False),
+        ("Operation aborted.", 1, False, False),
+        ("Complete!", 0, True, False),
+        ("No match for argument: nvlsm\nComplete!", 0, True, True),
+        ("Error: RPMDB already locked by 4242\nComplete!", 0, True, True),
+        (" Problem: package a requires b", 0, True, True),
+        ("Error: Unable to find a match: nvlsm", 1, False, True),
+    ],
+)
+def test_whether_a_transaction_of_dnf_failed(text, rc, shell, failed):
+    """dnf 4.14.0: its shell ends with 0 whatever happened."""
+    assert _driver_managers.dnf_failed(text, rc, shell) is failed

@@ -65,6 +65,45 @@ def test_a_source_without_fabric_manager():
         _driver_packages.components(NON_FREE, 535, "nvidia-kernel-dkms", True, True, False)
 
 
+EL9 = "5.14.0-570.12.1.el9_6.x86_64"
+
+
+@pytest.mark.parametrize(
+    ("distribution", "release", "name", "spec"),
+    [
+        ("debian", "6.1.0-40-amd64", "linux-headers-6.1.0-40-amd64", "linux-headers-6.1.0-40-amd64"),
+        ("rhel", EL9, "kernel-devel", "kernel-devel-" + EL9),
+        (
+            "rhel",
+            "5.14.0-570.12.1.el9_6.aarch64+64k",
+            "kernel-64k-devel",
+            "kernel-64k-devel-5.14.0-570.12.1.el9_6.aarch64",
+        ),
+        ("rhel", EL9 + "+rt", "kernel-rt-devel", "kernel-rt-devel-" + EL9),
+        (
+            "rhel",
+            "5.15.0-310.184.5.2.el9uek.x86_64",
+            "kernel-uek-devel",
+            "kernel-uek-devel-5.15.0-310.184.5.2.el9uek.x86_64",
+        ),
+    ],
+)
+def test_the_package_with_the_headers_of_a_kernel(distribution, release, name, spec):
+    assert _driver_packages.headers_of(distribution, release) == (name, spec)
+
+
+def test_headers_are_those_of_this_kernel():
+    """The answer of dnf repoquery on Rocky Linux 9.6: the release of the kernel is the version of its package."""
+    there = {"kernel-devel": ["0:5.14.0-570.17.1.el9_6", "0:5.14.0-570.12.1.el9_6"]}
+    assert _driver_packages.has_headers("rhel", EL9, "x86_64", there)
+    assert not _driver_packages.has_headers("rhel", EL9, "aarch64", there)
+    assert not _driver_packages.has_headers("rhel", "5.14.0-570.el9.x86_64", "x86_64", there)
+    assert not _driver_packages.has_headers("rhel", EL9 + "+rt", "x86_64", there)
+    debian = {"linux-headers-6.1.0-40-amd64": ["6.1.153-1"]}
+    assert _driver_packages.has_headers("debian", "6.1.0-40-amd64", "x86_64", debian)
+    assert not _driver_packages.has_headers("debian", "6.1.0-41-amd64", "x86_64", debian)
+
+
 NAMES = ["nvidia-kernel-open-dkms", "nvidia-driver-cuda"]
 AVAILABLE = {
     "nvidia-kernel-open-dkms": ["580.105.08-1", "580.95.05-1", "570.195.03-1"],
@@ -132,6 +171,18 @@ def test_what_cannot_stay():
         "libnvidia-compute-570",
         "nvidia-dkms-570-open",
     ]
+
+
+def test_a_name_with_another_version_leaves():
+    """Ubuntu: the firmware of a version is a package, and comes with nvidia-kernel-common of that version."""
+    installed = ["nvidia-firmware-580-580.95.05", "nvidia-kernel-common-580", "nvidia-dkms-580-open"]
+    assert _driver_packages.leaving(installed, ["nvidia-dkms-580-open"], 580, "580.105.08") == [
+        "nvidia-firmware-580-580.95.05"
+    ]
+    assert _driver_packages.leaving(installed, ["nvidia-dkms-580-open"], 580, "580.95.05") == []
+    assert _driver_packages.leaving(installed, ["nvidia-dkms-580-open"], 580) == []
+    server = ["nvidia-firmware-580-server-580.95.05"]
+    assert _driver_packages.leaving(server, [], 580, "580.105.08") == server
 
 
 def test_one_fabric_manager_at_a_time():

@@ -160,6 +160,31 @@ def test_what_dnf_needs_for_a_hold_comes_with_it():
     assert lock not in plan(info, hold=False)["packages"]
 
 
+def rhel(**changes):
+    """A bare Rocky Linux 9 whose kernel has no headers yet; its repositories have those of two kernels."""
+    names = ["kmod-nvidia-open-dkms", "libnvidia-ml", "nvidia-driver-cuda", "nvidia-driver-cuda-libs"]
+    available = {name: ["3:580.95.05-1.el9"] for name in [*names, "nvidia-kmod-common", "nvidia-persistenced"]}
+    available["kernel-devel"] = ["0:5.14.0-570.17.1.el9_6", "0:5.14.0-570.12.1.el9_6"]
+    system = {"distribution": "rhel", "major": "9", "architecture": "x86_64"}
+    kernel = "5.14.0-570.12.1.el9_6.x86_64"
+    return host(**{"os": system, "kernel": kernel, "headers": False, "available": available, **changes})
+
+
+def test_headers_of_the_rhel_family_have_one_name_and_the_release_as_their_version():
+    asked = plan(rhel(available=None), hold=False)
+    assert "kernel-devel" in asked["query"]
+    assert [name for name in asked["query"] if name.startswith("kernel")] == ["kernel-devel"]
+    there = {"name": "kernel-devel-5.14.0-570.12.1.el9_6.x86_64", "version": None}
+    assert there in plan(rhel())["packages"]
+    both = plan(rhel(next_kernel={"release": "5.14.0-570.17.1.el9_6.x86_64", "headers": False, "module": False}))
+    assert [one["name"] for one in both["packages"] if one["name"].startswith("kernel")] == [
+        "kernel-devel-5.14.0-570.12.1.el9_6.x86_64",
+        "kernel-devel-5.14.0-570.17.1.el9_6.x86_64",
+    ]
+    old = rhel(kernel="5.14.0-503.el9.x86_64")
+    assert "nor a package kernel-devel-5.14.0-503.el9.x86_64" in refusal(old)
+
+
 def test_up_and_down():
     up = plan(installed(), version="580.105.08")
     assert up["action"] == "install"
@@ -167,6 +192,21 @@ def test_up_and_down():
     assert up["lines"][-1] == "reboot: due afterwards"
     down = plan(installed(), version="570")
     assert down["version"] == "570.195.03"
+
+
+def test_up_within_a_branch_where_a_name_holds_the_version():
+    names = ["nvidia-dkms-580-open", "libnvidia-compute-580", "nvidia-utils-580", "libnvidia-cfg1-580"]
+    names += ["nvidia-compute-utils-580", "nvidia-kernel-common-580"]
+    old = dict.fromkeys([*names, "nvidia-firmware-580-580.95.05"], "580.95.05-0ubuntu1")
+    info = installed(
+        os={"distribution": "ubuntu", "major": "24.04", "architecture": "x86_64"},
+        packages=old,
+        available={name: ["580.105.08-0ubuntu1", "580.95.05-0ubuntu1"] for name in names},
+    )
+    result = plan(info, version="580.105.08")
+    assert (result["action"], result["remove"]) == ("install", ["nvidia-firmware-580-580.95.05"])
+    assert {"name": "nvidia-kernel-common-580", "version": "580.105.08-0ubuntu1"} in result["packages"]
+    assert plan(info, version="580.95.05")["action"] == "keep"
 
 
 def test_what_is_there_counts():
@@ -213,7 +253,8 @@ def test_the_ways_out_of_secure_boot_are_those_of_the_distribution():
     debian = refusal(host(secure_boot=True, available=None))
     assert "dkms generate_mok, mokutil --import /var/lib/dkms/mok.pub" in debian
     assert "prebuilt" not in debian, "Debian has none"
-    ubuntu = host(secure_boot=True, available=None, os={"distribution": "ubuntu", "major": "24.04"})
+    system = {"distribution": "ubuntu", "major": "24.04", "architecture": "x86_64"}
+    ubuntu = host(secure_boot=True, available=None, os=system)
     said = refusal(ubuntu)
     assert "update-secureboot-policy --new-key, mokutil --import /var/lib/shim-signed/mok/MOK.der" in said
     assert "nvidia_driver_source: distribution, nvidia_driver_kernel_build: prebuilt" in said
@@ -509,6 +550,23 @@ def test_a_way_back_brings_the_headers():
     info["record"]["previous"] = PREVIOUS
     info["available"]["linux-headers-6.1.0-40-amd64"] = ["6.1.153-1"]
     assert {"name": "linux-headers-6.1.0-40-amd64", "version": None} in plan(info, state="previous")["packages"]
+
+
+def test_a_way_back_asks_for_the_headers_of_the_rhel_family_by_their_name():
+    packages = {"kmod-nvidia-open-dkms": "3:570.195.03-1.el9", "nvidia-driver-cuda": "3:570.195.03-1.el9"}
+    previous = {"packages": packages, "version": "570.195.03", "source": "nvidia"}
+    info = rhel(record={"previous": previous}, available=None)
+    assert plan(info, state="previous", hold=False)["query"] == ["kernel-devel", *packages]
+    found = {name: [version] for name, version in packages.items()}
+    info["available"] = {**found, "kernel-devel": ["0:5.14.0-570.12.1.el9_6"]}
+    there = {"name": "kernel-devel-5.14.0-570.12.1.el9_6.x86_64", "version": None}
+    assert there in plan(info, state="previous")["packages"]
+
+
+def test_what_is_unpacked_and_holds_another_version_in_its_name_leaves():
+    old = "nvidia-firmware-580-580.95.05"
+    result = plan(installed(unfinished={old: "580.95.05-0ubuntu1"}), version="580.105.08")
+    assert result["remove"] == [old]
 
 
 def test_what_is_as_wanted_says_so_and_whether_a_boot_is_still_due():

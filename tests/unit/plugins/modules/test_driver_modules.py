@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _driver_host,
     _driver_kernel,
+    _driver_managers,
     _driver_repository,
     _driver_transaction,
 )
@@ -87,6 +88,8 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(_driver_transaction, "PIN", str(tmp_path / "etc" / "pin"))
     monkeypatch.setattr(_driver_repository, "APT_KEY", str(tmp_path / "etc" / "key.asc"))
     monkeypatch.setattr(_driver_repository, "APT_SOURCE", str(tmp_path / "etc" / "nvidia.sources"))
+    monkeypatch.setattr(_driver_repository, "APT_PLACES", (str(tmp_path / "etc" / "*.*"),))
+    monkeypatch.setattr(_driver_host, "LOCK_PAUSE_SECONDS", 0)
     monkeypatch.setattr(_driver_host, "UNIT_DIRS", (str(tmp_path / "units"),))
     monkeypatch.setattr(_driver_host, "RUNFILE", str(tmp_path / "nvidia-uninstall"))
     monkeypatch.setattr(_driver_host, "CONTAINER", str(tmp_path / "container"))
@@ -205,7 +208,10 @@ def test_a_change_that_died_after_its_last_package_is_closed(host):
     Path(host.state_dir).mkdir()
     before = {"packages": OLD, "version": "580.95.05", "source": "nvidia"}
     (Path(host.state_dir) / "record.json").write_text(json.dumps({"open": before}))
-    assert not change(host)["changed"]
+    # No package moves; the pin, which follows the packages, was still to be written.
+    assert change(host)["changes"] == []
+    assert host.installations() == []
+    assert "Pin: version 580.105.08-*" in Path(_driver_transaction.PIN).read_text()
     assert record(host)["previous"] == before
     assert (record(host)["current"]["version"], "open" in record(host)) == ("580.105.08", False)
 
@@ -239,6 +245,208 @@ def test_a_part_that_comes_along_may_have_a_version_of_its_own(host):
     host.simulation = UP + "Inst nvidia-modprobe (535.309.01-0+deb12u1 Debian-Security:12 [amd64])\n"
     assert "nvidia-modprobe 535.309.01-0+deb12u1 would stay" in change(host)["msg"]
     assert not change(host, own_version=["nvidia-modprobe"]).get("failed")
+
+
+def test_what_is_not_held_has_no_pin(host):
+    host.packages, host.simulation = dict(OLD), UP
+    change(host, hold=False)
+    assert host.holds == []
+    assert not Path(_driver_transaction.PIN).exists()
+    assert any("Dir::Etc::Preferences=" in word for word in host.installations()[0]), "pinned for the transaction"
+    assert change(host)["changed"]
+    assert Path(_driver_transaction.PIN).exists()
+    freed = change(host, hold=False)
+    assert freed["changed"]
+    assert "Pin: version 580.105.08-*" in freed["diff"]["before"]
+    assert (host.holds, Path(_driver_transaction.PIN).exists()) == ([], False)
+    assert not change(host, hold=False)["changed"]
+
+
+def test_a_failed_change_moves_no_pin(host):
+    host.packages, host.simulation = dict(OLD), ""
+    down = [{"name": name, "version": version} for name, version in OLD.items()]
+    change(host, version="580.95.05", packages=down)
+    host.simulation = UP
+    # The simulation waits for no lock.
+    host.answers = {"DPkg::Lock::Timeout=600": (100, "", "E: no space left")}
+    assert change(host)["failed"]
+    assert "Pin: version 580.95.05-*" in Path(_driver_transaction.PIN).read_text()
+    assert sorted(host.holds) == sorted(OLD)
+
+
+RHEL = 'ID="rocky"\nVERSION_ID="9.6"\n'
+RPMS = {"nvidia-driver-cuda": "3:570.195.03-1.el9", "nvidia-fabric-manager": "3:570.195.03-1.el9"}
+LOCKED = "\n".join(
+    ["bash-0:5.1-1.*", _driver_transaction.MARK, "nvidia-driver-cuda-3:570.195.03-1.el9.*"]
+    + ["nvidia-fabric-manager-3:570.195.03-1.el9.*"]
+)
+# dnf 4.14.0, dnf --assumeno shell
+SHELL = """\
+Installing:
+ nvidia-fabricmanager
+                    noarch 3:580.95.05-1.el9   gpufleet-nvidia 6.3 k
+Upgrading:
+ nvidia-driver-cuda noarch 3:580.95.05-1.el9   gpufleet-nvidia 6.3 k
+Removing:
+ nvidia-fabric-manager noarch 3:570.195.03-1.el9   @gpufleet-nvidia 123
+"""
+
+
+@pytest.fixture
+def rhel(host, monkeypatch):
+    """The same with dnf: a transaction does what the simulation says, and the list of locks is a file."""
+    monkeypatch.setattr(_driver_host, "VERSIONLOCK", str(host.root / "versionlock.list"))
+    host.files["/etc/os-release"] = RHEL
+    host.packages, host.simulation, host.scripts = dict(RPMS), SHELL, []
+    host.said = {"--assumeno": (0, SHELL, "Error: Operation aborted.\n"), "-y": (0, "Complete!", "")}
+
+    def run(_module, argv, seconds=None):
+        host.argvs.append(list(argv))
+        if argv[0] == "rpm":
+            return 0, "".join(f"{name} {version}\n" for name, version in host.packages.items()), ""
+        if "shell" in argv:
+            host.scripts.append(Path(argv[-1]).read_text())
+        answer = next(word for word in ("--assumeno", "-y") if word in argv)
+        said = host.said[answer]
+        if answer == "-y" and said[0] == 0 and "Error:" not in said[2]:
+            for one in _driver_managers.dnf_changes(host.simulation, host.packages):
+                host.packages.pop(one["name"], None)
+                host.packages.update({one["name"]: one["to"]} if one["to"] else {})
+        return said
+
+    monkeypatch.setattr(_driver_host, "run", run)
+    return host
+
+
+def up_rpm(host, **params):
+    names = ("nvidia-driver-cuda", "nvidia-fabricmanager")
+    wanted = [{"name": name, "version": "3:580.95.05-1.el9"} for name in names]
+    wanted = {"version": "580.95.05", "packages": wanted, "remove": ["nvidia-fabric-manager"], **params}
+    return run_module(driver_packages, {"state_dir": host.state_dir, **wanted})
+
+
+def dnfs(host):
+    return [argv for argv in host.argvs if argv[0] == "dnf"]
+
+
+def test_what_comes_and_what_leaves_is_one_simulated_transaction_of_dnf(rhel):
+    result = up_rpm(rhel)
+    assert [(one["name"], one["to"]) for one in result["changes"]] == [
+        ("nvidia-fabricmanager", "3:580.95.05-1.el9"),
+        ("nvidia-driver-cuda", "3:580.95.05-1.el9"),
+        ("nvidia-fabric-manager", None),
+    ]
+    script = (
+        "install nvidia-driver-cuda-3:580.95.05-1.el9 nvidia-fabricmanager-3:580.95.05-1.el9\n"
+        "remove nvidia-fabric-manager\nrun\n"
+    )
+    assert rhel.scripts == [script, script]
+    assert [[word for word in argv if word in ("--assumeno", "-y")] for argv in dnfs(rhel)] == [["--assumeno"], ["-y"]]
+
+
+def test_a_removal_by_dnf_that_takes_more_is_refused(rhel):
+    table = "Removing:\n nvidia-driver-cuda noarch 3:570.195.03-1.el9 @x 1\n"
+    more = "Removing dependent packages:\n needs-fabric  noarch  1-1  @System  0\n"
+    rhel.said["--assumeno"] = (1, table + more, "Operation aborted.\n")
+    rhel.packages["needs-fabric"] = "0:1-1"
+    params = {"state": "absent", "remove": sorted(RPMS), "state_dir": rhel.state_dir}
+    assert "needs-fabric would be removed" in run_module(driver_packages, params)["msg"]
+    assert [argv[-3:] for argv in dnfs(rhel)] == [["remove", *sorted(RPMS)]]
+
+
+def test_the_shell_of_dnf_fails_without_a_status(rhel):
+    rhel.said["--assumeno"] = (0, SHELL, "No match for argument: nvlsm\nError: Unable to find a match: nvlsm\n")
+    assert "Unable to find a match: nvlsm" in up_rpm(rhel)["msg"]
+    assert len(dnfs(rhel)) == 1
+
+
+def test_dnf_is_waited_for_no_longer_than_allowed(rhel):
+    rhel.said["--assumeno"] = (
+        200,
+        "",
+        "metadata already locked by 42\n  The application with PID 42 is: dnf-automatic\n",
+    )
+    said = up_rpm(rhel, lock_timeout_seconds=0)["msg"]
+    assert "held by dnf-automatic (process 42)" in said
+    assert all("--setopt=exit_on_lock=1" in argv for argv in dnfs(rhel))
+
+
+def test_parts_come_from_the_repository_of_the_role_also_by_dnf(rhel, monkeypatch):
+    text = "libnvidia-ml|3:580.105.08-1.el9|other\nlibnvidia-ml|3:580.95.05-1.el9|gpufleet-nvidia\n"
+    monkeypatch.setattr(_driver_host, "run", lambda *_all: (0, text, ""))
+    monkeypatch.setattr(_driver_host, "packages_of", lambda *_all: ({}, []))
+    monkeypatch.setattr(_driver_host, "mok_enrolled", lambda _module: False)
+    params = {"query": ["libnvidia-ml"], "state_dir": rhel.state_dir}
+    assert run_module(driver_info, {**params, "origin": "https://mirror.example.com/rhel9"})["available"] == {
+        "libnvidia-ml": ["3:580.95.05-1.el9"]
+    }
+    assert len(run_module(driver_info, params)["available"]["libnvidia-ml"]) == 2
+
+
+def test_the_index_of_every_repository_is_there_before_dnf_is_asked(rhel, monkeypatch):
+    """dnf -C answers nothing when one of them, as EPEL, was never fetched."""
+    monkeypatch.setattr(_driver_repository, "RPM_SOURCE", str(rhel.root / "nvidia.repo"))
+    monkeypatch.setattr(_driver_repository, "RPM_KEY", str(rhel.root / "key"))
+    assert repository(refresh="changed")["changed"]
+    base = ["dnf", "-q", "-y", "--setopt=exit_on_lock=1", "makecache"]
+    assert dnfs(rhel) == [[*base, "--refresh", "--disablerepo=*", "--enablerepo=gpufleet-nvidia"], base]
+
+
+def test_a_plan_on_a_host_that_fetched_nothing_yet(rhel, monkeypatch):
+    answer = (1, "", "Error: Cache-only enabled but no cache for 'baseos'")
+    monkeypatch.setattr(_driver_host, "run", lambda *_all: answer)
+    params = {"query": ["libnvidia-ml"], "state_dir": rhel.state_dir}
+    assert run_module(driver_info, {**params, "_ansible_check_mode": True})["available"] == {"libnvidia-ml": []}
+    assert "run dnf makecache" in run_module(driver_info, params)["msg"]
+
+
+def locks(host):
+    return (host.root / "versionlock.list").read_text().splitlines()
+
+
+@pytest.mark.parametrize("end", [[_driver_transaction.END], []], ids=["our end", "no end"])
+def test_locks_of_people_stay(rhel, end):
+    """dnf versionlock add appends an empty line, a comment and the lock."""
+    theirs = ["", "# Added lock on Mon Nov 30 12:00:00 2026", "nginx-1:1.20.1-22.el9.*"]
+    (rhel.root / "versionlock.list").write_text("\n".join([LOCKED, *end, *theirs]) + "\n")
+    up_rpm(rhel)
+    ours = ["nvidia-driver-cuda-3:580.95.05-1.el9.*", "nvidia-fabricmanager-3:580.95.05-1.el9.*"]
+    block = [_driver_transaction.MARK, *ours, _driver_transaction.END]
+    assert locks(rhel) == ["bash-0:5.1-1.*", *theirs, *block]
+    up_rpm(rhel, hold=False)
+    assert locks(rhel) == ["bash-0:5.1-1.*", *theirs]
+
+
+def test_a_failed_change_of_dnf_leaves_what_is_held(rhel):
+    (rhel.root / "versionlock.list").write_text(LOCKED + "\n")
+    rhel.said["-y"] = (1, "", "Error: Transaction test error: no space left")
+    assert "no space left" in up_rpm(rhel)["msg"]
+    assert locks(rhel) == LOCKED.splitlines()
+
+
+def test_uninstall_by_dnf_takes_what_came_along_and_nothing_needs_any_more(rhel, monkeypatch):
+    """egl-wayland came with the driver; vim was there before and nothing needs it either."""
+    rhel.packages.update({"egl-wayland": "0:1.1.13-1.el9", "vim": "2:8.2-1.el9"})
+    Path(rhel.state_dir).mkdir()
+    (Path(rhel.state_dir) / "record.json").write_text(json.dumps({"brought": ["egl-wayland"]}))
+    parts = "".join(f" {name} noarch {version} @x 1\n" for name, version in RPMS.items())
+    unused = "Removing unused dependencies:\n egl-wayland noarch 1.1.13-1.el9 @x 1\n vim x86_64 2:8.2-1.el9 @x 1\n"
+    rhel.said["--assumeno"] = (1, "Removing:\n" + parts + unused, "Operation aborted.\n")
+    asked = []
+    played = _driver_host.run
+
+    def run(module, argv, seconds=None):
+        if "--assumeno" in argv and "--noautoremove" in argv:
+            asked.append(argv[argv.index("remove") + 1 :])
+            rhel.simulation = "Removing:\n" + parts + " egl-wayland noarch 1.1.13-1.el9 @x 1\n"
+            return 1, rhel.simulation, "Operation aborted.\n"
+        return played(module, argv, seconds)
+
+    monkeypatch.setattr(_driver_host, "run", run)
+    result = run_module(driver_packages, {"state": "absent", "remove": sorted(RPMS), "state_dir": rhel.state_dir})
+    assert asked == [[*sorted(RPMS), "egl-wayland"]]
+    assert "egl-wayland 0:1.1.13-1.el9" in result["diff"]["before"]
+    assert rhel.packages == {"vim": "2:8.2-1.el9"}
 
 
 def test_uninstall_leaves_nothing(host):
@@ -392,7 +600,66 @@ def test_the_entry_that_is_there_is_told(host):
 def test_the_index_of_a_new_entry_is_fetched_once(host):
     repository(refresh="changed")
     repository(refresh="changed")
-    assert [argv[:3] for argv in host.argvs] == [["apt-get", "-q", "update"]]
+    assert [argv[:3] for argv in host.argvs] == [["apt-get", "-q", "update"], ["apt-cache", "policy"]]
+
+
+KEYRING = "deb [signed-by=/usr/share/keyrings/cuda-archive-keyring.gpg] https://mirror.example.com/debian12/ /\n"
+
+
+def test_an_entry_beside_ours_is_refused_before_anything_is_written(host):
+    """What the package cuda-keyring brings: with ours beside it apt reads no sources any more."""
+    (host.root / "etc").mkdir()
+    (host.root / "etc" / "cuda-debian12-x86_64.list").write_text(KEYRING)
+    result = repository(refresh="changed")
+    assert "cuda-debian12-x86_64.list" in result["msg"]
+    assert "apt-get purge cuda-keyring" in result["msg"]
+    assert sorted(path.name for path in (host.root / "etc").iterdir()) == ["cuda-debian12-x86_64.list"]
+    assert host.argvs == []
+    (host.root / "etc" / "cuda-debian12-x86_64.list").write_text("# " + KEYRING)
+    assert repository(refresh="changed")["changed"]
+
+
+@pytest.mark.parametrize("fails", ["update", "policy"])
+def test_a_repository_that_cannot_be_read_is_taken_back(host, fails):
+    said = "E: Conflicting values set for option Signed-By regarding source https://mirror.example.com/debian12/ /: "
+    host.answers = {fails: (100, "", said + "/a != /b")}
+    assert "another one with another key" in repository(refresh="changed")["msg"]
+    assert not Path(_driver_repository.APT_SOURCE).exists()
+    assert not Path(_driver_repository.APT_KEY).exists()
+    host.answers = {}
+    repository(refresh="changed")
+    before = Path(_driver_repository.APT_SOURCE).read_text()
+    host.answers = {fails: (100, "", "E: nothing there")}
+    assert repository(refresh="changed", url="https://elsewhere.example.com")["failed"]
+    assert Path(_driver_repository.APT_SOURCE).read_text() == before
+
+
+MADISON = """\
+ libcuda1 | 580.95.05-1 | https://mirror.example.com/debian12  Packages
+ libcuda1 | 535.309.01-0+deb12u1 | http://deb.example.com/debian bookworm/non-free amd64 Packages
+nvidia-container-toolkit | 1.18.1-1 | https://other.example.com/stable  Packages
+linux-headers-6.1.0-40-amd64 | 6.1.153-1 | http://deb.example.com/debian bookworm/main amd64 Packages
+"""
+
+
+def test_parts_come_from_the_repository_that_is_wanted(host):
+    host.answers = {"apt-cache madison": (0, MADISON, "")}
+    names = ["libcuda1", "nvidia-container-toolkit", "linux-headers-6.1.0-40-amd64"]
+    params = {"query": names, "also": ["nvidia-container-toolkit"], "state_dir": host.state_dir}
+    everywhere = run_module(driver_info, params)["available"]
+    assert everywhere["libcuda1"] == ["580.95.05-1", "535.309.01-0+deb12u1"]
+    one = run_module(driver_info, {**params, "origin": "https://mirror.example.com/debian12/"})["available"]
+    assert one == {
+        "libcuda1": ["580.95.05-1"],
+        "nvidia-container-toolkit": ["1.18.1-1"],
+        "linux-headers-6.1.0-40-amd64": ["6.1.153-1"],
+    }
+
+
+def test_no_answer_is_not_no_package(host):
+    host.answers = {"apt-cache madison": (100, "", "E: Conflicting values set for option Signed-By regarding source x")}
+    result = run_module(driver_info, {"query": ["libcuda1"], "state_dir": host.state_dir})
+    assert "another one with another key" in result["msg"]
 
 
 def test_streams_of_dnf_hide_no_branch():
@@ -441,7 +708,6 @@ def test_another_key_is_never_written(host):
 
 
 def test_the_index_is_fetched_again_while_its_lock_is_held(host, monkeypatch):
-    monkeypatch.setattr(_driver_repository, "PAUSE_SECONDS", 0)
     left = [1, 1]
 
     def run(_module, argv, seconds=None):
@@ -450,4 +716,4 @@ def test_the_index_is_fetched_again_while_its_lock_is_held(host, monkeypatch):
 
     monkeypatch.setattr(_driver_host, "run", run)
     assert not repository(refresh="always").get("failed")
-    assert len(host.argvs) == 3
+    assert [argv[0] for argv in host.argvs] == ["apt-get", "apt-get", "apt-get", "apt-cache"]

@@ -1,0 +1,99 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Expressions of the role nvidia_driver that no scenario meets here, and what is written in two places."""
+
+from __future__ import annotations
+
+import jinja2
+import jinja2.nativetypes
+import pytest
+import tree
+import yaml
+from ansible.plugins.filter import core
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables
+
+ROLE = tree.ROOT / "roles" / "nvidia_driver"
+TASKS = yaml.safe_load((ROLE / "tasks" / "repository.yml").read_text())
+
+
+def key_of(place, fetched):
+    """Return what the module is given. A file that is not there fails as it does in ansible-core 2.18."""
+    tasks = [task for block in TASKS for task in block.get("block", [])]
+    text = next(
+        task["gpufleet.sglang.driver_repository"]["key"]
+        for task in tasks
+        if "gpufleet.sglang.driver_repository" in task
+    )
+
+    def lookup(_plugin, path):
+        if "://" in path:
+            raise FileNotFoundError(f"The 'file' lookup had an issue accessing the file '{path}'.")
+        return "key of " + path
+
+    names = {"__nvidia_driver_key": place, "__nvidia_driver_fetched": fetched, "lookup": lookup}
+    return jinja2.Template(text).render(names)
+
+
+@pytest.mark.parametrize(
+    ("place", "fetched", "key"),
+    [
+        ("https://mirror.example.com/key.pub", {"content": "key that was fetched"}, "key that was fetched"),
+        ("/srv/key.asc", {"skipped": True}, "key of /srv/key.asc"),
+    ],
+)
+def test_the_key(place, fetched, key):
+    assert key_of(place, fetched) == key
+
+
+def test_what_is_kept_out_is_what_is_looked_for():
+    """A module that is looked for and not kept out would make a boot due for ever."""
+    kept_out = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["__nvidia_driver_rivals"]
+    assert sorted(kept_out) == sorted(_driver_tables.RIVALS)
+
+
+def initramfs(programs, images, is_rpm):
+    """Return (whether it is refused, what is run) on a host with these programs and images in /boot."""
+    tasks = {
+        task["name"].partition(" | ")[2]: task
+        for task in yaml.safe_load((ROLE / "tasks" / "initramfs.yml").read_text())
+    }
+    variables = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())
+    environment = jinja2.nativetypes.NativeEnvironment()
+    environment.filters.update(extract=core.extract, bool=bool)
+    names = {"__nvidia_driver_is_rpm": is_rpm, "__nvidia_driver_initramfs_images": {"matched": len(images)}}
+
+    def value(text):
+        return environment.from_string(text).render(names)
+
+    paths = value(variables["__nvidia_driver_initramfs_paths"])
+    results = [{"item": path, "stat": {"exists": path in programs}} for path in paths]
+    names["__nvidia_driver_initramfs_programs"] = {"results": results}
+    commands = value(variables["__nvidia_driver_initramfs_commands"])
+    names["__nvidia_driver_initramfs_commands"] = commands
+    refused = all(value("{{ " + one + " }}") for one in tasks["Nobody makes it"]["when"])
+    make = tasks["Make it anew"]
+    runs = value("{{ " + make["when"] + " }}")
+    return refused, value(make["ansible.builtin.command"]["argv"]) if runs else None
+
+
+UPDATE = ["update-initramfs", "-u", "-k", "all"]
+DRACUT = ["dracut", "--force", "--regenerate-all"]
+BOTH = ["/usr/bin/dracut", "/usr/sbin/update-initramfs"]
+
+
+@pytest.mark.parametrize(
+    ("programs", "images", "is_rpm", "refused", "run"),
+    [
+        (["/usr/sbin/update-initramfs"], ["initrd.img-6.1.0-40-amd64"], False, False, UPDATE),
+        (BOTH, ["initrd.img-6.14.0-24-generic"], False, False, UPDATE),
+        (["/usr/sbin/dracut"], ["initrd.img-6.17.0-5-generic"], False, False, DRACUT),
+        (BOTH, ["initramfs-5.14.0-570.el9.x86_64.img"], True, False, DRACUT),
+        ([], ["initramfs-linux.img"], False, True, None),
+        ([], [], False, False, None),
+    ],
+    ids=["Debian", "both", "dracut alone", "RHEL", "another program", "no initramfs"],
+)
+def test_an_initramfs_that_nobody_makes_is_not_called_made(programs, images, is_rpm, refused, run):
+    assert initramfs(programs, images, is_rpm) == (refused, run)
