@@ -230,6 +230,12 @@ class Transaction:
         elif before:
             _remove_file(PIN)
 
+    def hold_again(self, released):
+        """Hold what a failed removal left, as before; of what is gone apt may know no name any more."""
+        self.packages, self.holds = self.installed()
+        left = released if self.distribution == "rhel" else [name for name in released if name in self.packages]
+        self.hold(left, [])
+
     def _locks(self):
         """Return (lines of the list that are ours, all others)."""
         lines = _driver_host.read_text(_driver_host.VERSIONLOCK).splitlines()

@@ -169,7 +169,7 @@ def main():
                     transaction.settle()
             except DriverError:
                 if absent:
-                    transaction.hold(release, [])  # What stays is held as before.
+                    transaction.hold_again(release)
                 raise
             hold, release = transaction.hold_changes([])
             transaction.hold(hold, release)

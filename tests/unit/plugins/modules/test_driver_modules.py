@@ -274,6 +274,29 @@ def test_a_failed_change_moves_no_pin(host):
     assert sorted(host.holds) == sorted(OLD)
 
 
+def test_a_removal_that_fails_half_way_holds_what_it_left_and_says_why(host, monkeypatch):
+    host.packages, host.simulation = dict(OLD), ""
+    down = [{"name": name, "version": version} for name, version in OLD.items()]
+    change(host, version="580.95.05", packages=down)
+    assert sorted(host.holds) == sorted(OLD)
+    host.simulation = "".join(f"Remv {name} [580.95.05-1]\n" for name in OLD)
+    played = _driver_host.run
+
+    def run(module, argv, seconds=None):
+        if "--purge" in argv:
+            del host.packages["libcuda1"]
+            return 100, "", "E: the script of nvidia-kernel-open-dkms ended with 1"
+        if argv[:2] == ["apt-mark", "hold"] and "libcuda1" in argv:
+            return 100, "", "E: Unable to locate package libcuda1"
+        return played(module, argv, seconds)
+
+    monkeypatch.setattr(_driver_host, "run", run)
+    params = {"state": "absent", "remove": sorted(OLD), "state_dir": host.state_dir}
+    assert "the script of nvidia-kernel-open-dkms ended with 1" in run_module(driver_packages, params)["msg"]
+    assert host.holds == ["nvidia-kernel-open-dkms"]
+    assert record(host)["open"]["packages"] == OLD
+
+
 RHEL = 'ID="rocky"\nVERSION_ID="9.6"\n'
 RPMS = {"nvidia-driver-cuda": "3:570.195.03-1.el9", "nvidia-fabric-manager": "3:570.195.03-1.el9"}
 LOCKED = "\n".join(
