@@ -205,9 +205,15 @@ def _listed(change):
 def _back(reason, last, settings):
     """The way back, or what the user wants in its place when nothing could be proven."""
     wanted = settings.get("when_not_proven") or "restore"
-    if wanted == "keep" and last["verdict"] == "short":
+    if wanted == "keep" and _serves_short(last):
         return step("done", "%s It serves on, as sglang_server_when_not_proven: keep asks." % reason)
     return step("back", reason, {"stop": wanted == "stop"})
+
+
+def _serves_short(attempt):
+    """Whether the server of an attempt is up, with a pool under the promise. A death of memory may be short too."""
+    ready = (attempt.get("startup") or {}).get("state") == "ready"
+    return attempt["verdict"] == "short" and ready and not attempt.get("failure")
 
 
 def _step_after(plan, attempts, settings):

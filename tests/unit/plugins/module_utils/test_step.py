@@ -149,18 +149,27 @@ def test_a_server_that_was_never_put_under_load_is_proven_when_a_soak_is_wanted(
     assert _step.next_step(PLAN, server, [], dict(SETTINGS, soak_wanted=True))["action"] == "prove"
 
 
+READY = {"state": "ready", "pool_tokens": 195011}
+NO_POOL = {"kind": "kv_pool_too_small", "direction": "raise", "phase": "pool"}
+
+
 @pytest.mark.parametrize(
-    ("wanted", "verdict", "action", "stop"),
+    ("wanted", "last", "action", "stop"),
     [
-        ("restore", "short", "back", False),
-        ("keep", "short", "done", None),
-        ("keep", "unsafe", "back", False),
-        ("stop", "short", "back", True),
+        ("restore", attempt("short", startup=READY), "back", False),
+        ("keep", attempt("short", startup=READY), "done", None),
+        ("keep", attempt("unsafe", startup=READY), "back", False),
+        ("stop", attempt("short", startup=READY), "back", True),
+        # Nothing is there that could be kept: the pool was too small to come up, or it died after it was ready.
+        ("keep", attempt("short", failure=NO_POOL, startup={"state": "loading"}), "back", False),
+        ("keep", attempt("short", failure=NO_POOL, startup=READY), "back", False),
+        ("keep", attempt("short", startup={"state": "loading"}), "back", False),
+        ("keep", attempt("short"), "back", False),
     ],
 )
-def test_what_happens_when_nothing_could_be_proven(wanted, verdict, action, stop):
+def test_what_happens_when_nothing_could_be_proven(wanted, last, action, stop):
     settings = dict(SETTINGS, max_attempts=1, when_not_proven=wanted)
-    step = _step.next_step(PLAN, {}, [attempt(verdict)], settings)
+    step = _step.next_step(PLAN, {}, [last], settings)
     assert (step["action"], step["values"].get("stop")) == (action, stop)
 
 
