@@ -11,8 +11,9 @@ from __future__ import annotations
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
 from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import notices_of, of_ranks
 
-# What a way back ended in, by what its start-up showed.
-RESTORED, DEGRADED, STOPPED, DOWN = "restored", "restored_degraded", "stopped", "down"
+# What a way back ended in, by what its start-up showed. STOPPED: nothing had served before. ASKED: what had served is
+# stopped, as sglang_server_when_not_proven: stop asks. Where nothing was replaced there was no way back: None.
+RESTORED, DEGRADED, STOPPED, DOWN, ASKED = "restored", "restored_degraded", "stopped", "down", "stopped_as_asked"
 
 
 def surprise(task, result):
@@ -28,12 +29,18 @@ def surprise(task, result):
 
 
 def way_back_state(back):
-    """``restored``, ``restored_degraded``, ``down``, or ``stopped`` when nothing had served before.
+    """``restored``, ``restored_degraded``, ``down``, ``stopped`` when nothing had served before, ``stopped_as_asked``
+    when what had served was not to, or None when nothing had been replaced.
 
-    :arg back: ``{"unit", "port", "kind", "ready": result of server_ready}``; empty when nothing had served.
+    :arg back: ``{"unit", "kind", "ready": result of server_ready}``; empty when nothing had served.
+        ``{"unit", "asked_to_stop": True}`` of what had served, ``{"untouched": True}`` where no change was open.
     """
     if not back:
         return STOPPED
+    if back.get("untouched"):
+        return None
+    if back.get("asked_to_stop"):
+        return ASKED
     ready = back.get("ready") or {}
     if ready.get("verdict") == "holds":
         return RESTORED
@@ -49,6 +56,8 @@ def _serving_sentence(serving, state, back):
         if state == DOWN:
             why = ((back.get("ready") or {}).get("reason") or "").rstrip(".")
             return "Nothing serves now, and what served before did not come up%s." % (": " + why if why else "")
+        if state == ASKED:
+            return "Nothing serves now: %s is stopped, as sglang_server_when_not_proven: stop asks." % back["unit"]
         return "Nothing serves now; nothing served before." if state == STOPPED else "Nothing serves now."
     where = "%s serves on port %s" % (serving["unit"], serving["port"])
     if state == DOWN:

@@ -17,6 +17,8 @@ FAILED = {"verdict": "failed", "failure": {"kind": "bad_args", "advice": "remove
         (BACK, "restored"),
         ({"ready": {"verdict": "short", "startup": {"state": "ready"}}}, "restored_degraded"),
         ({"ready": {"verdict": "failed", "startup": {"state": "loading"}}}, "down"),
+        ({"unit": "sglang-main.service", "asked_to_stop": True}, "stopped_as_asked"),
+        ({"untouched": True}, None),
     ],
 )
 def test_way_back_state(back, state):
@@ -62,6 +64,23 @@ def test_a_way_back_names_cause_way_out_and_what_serves():
 def test_a_failed_first_deployment_says_that_nothing_served_before():
     found = outcome("main", {"action": "back", "reason": "x"}, [FAILED], {}, None, None)
     assert "Nothing serves now; nothing served before." in found["message"]
+
+
+def test_a_server_that_was_to_be_stopped_is_not_told_as_if_nothing_had_served():
+    back = {"unit": "sglang-main.service", "kind": "proof", "asked_to_stop": True}
+    found = outcome("main", {"action": "back", "reason": "x."}, [FAILED], back, None, PROOF)
+    assert (found["success"], found["way_back"]) == (False, "stopped_as_asked")
+    assert found["message"].endswith(
+        "Nothing serves now: sglang-main.service is stopped, as sglang_server_when_not_proven: stop asks."
+    )
+
+
+def test_where_nothing_was_replaced_there_was_no_way_back():
+    back = {"untouched": True}
+    found = outcome("main", {"action": "back", "reason": "No space left."}, [], back, SERVING, PROOF)
+    assert (found["success"], found["way_back"]) == (False, None)
+    assert found["message"] == "main: not proven. No space left. sglang-main.service serves on port 30000."
+    assert outcome("main", {"action": "back"}, [], back, None, None)["message"].endswith("Nothing serves now.")
 
 
 def test_a_baseline_that_does_not_start_is_said():
