@@ -28,6 +28,12 @@ def surprise(task, result):
     return mask_text("%s: %s." % (task, message))
 
 
+def sentences(*parts):
+    """Parts as one text, each of them ending as a sentence does; what is empty is left out."""
+    told = [str(part).strip() for part in parts if part and str(part).strip()]
+    return " ".join(one if one.endswith((".", "!", "?")) else one + "." for one in told)
+
+
 def way_back_state(back):
     """``restored``, ``restored_degraded``, ``down``, ``stopped`` when nothing had served before, ``stopped_as_asked``
     when what had served was not to, or None when nothing had been replaced.
@@ -114,10 +120,9 @@ def outcome(instance, step, attempts, back, serving, proof, pending=()):
         "notices": list(dict.fromkeys(noticed)),
     }
     result["message"] = _message(instance, step, last, result, back, proof)
-    result["rollback_message"] = "%s: %s %s" % (
+    result["rollback_message"] = "%s: %s" % (
         instance,
-        (step.get("reason") or "").strip(),
-        _serving_sentence(serving, state, back),
+        sentences(step.get("reason"), _serving_sentence(serving, state, back)),
     )
     return result
 
@@ -168,4 +173,4 @@ def _message(instance, step, last, result, back, proof):
     parts.append(_serving_sentence(result["serving"], result["way_back"], back))
     if action == "done":
         parts.append("It is not enabled, and systemd does not start it again when it dies.")
-    return " ".join(part for part in parts if part)
+    return sentences(*parts)

@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import outcome, surprise, way_back_state
+from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import (
+    outcome,
+    sentences,
+    surprise,
+    way_back_state,
+)
 
 SERVING = {"unit": "sglang-main.service", "port": 30000}
 PROOF = {"pool_tokens": 200000, "fraction": 0.93, "soaked": True}
@@ -180,3 +185,12 @@ def test_a_load_that_was_not_allowed_leaves_a_server_that_holds():
 def test_a_way_back_to_what_was_never_put_under_load_is_not_called_proven():
     found = outcome("main", {"action": "back", "reason": "x."}, [FAILED], dict(BACK, soaked=False), SERVING, PROOF)
     assert "again: the last configuration that held (it was never put under load), pool 200,000" in found["message"]
+
+
+def test_sentences_end_as_sentences():
+    assert sentences("They do not fit", "", None, "It serves on.", " Does it? ") == (
+        "They do not fit. It serves on. Does it?"
+    )
+    found = outcome("main", {"action": "refuse", "reason": "They do not fit"}, [], {}, SERVING, PROOF)
+    assert found["message"].endswith("They do not fit. sglang-main.service serves on port 30000.")
+    assert found["rollback_message"] == "main: They do not fit. sglang-main.service serves on port 30000."

@@ -338,3 +338,45 @@ def test_what_is_declared_is_not_moved_and_the_way_back_says_what_works():
     assert step["reason"].endswith(
         "what works is sglang_server_mem_fraction_static: 0.942, sglang_server_chunked_prefill_size: 4096."
     )
+
+
+WORKS = {"mem_fraction_static": 0.942, "chunked_prefill_size": 4096}
+PASTED = "sglang_server_mem_fraction_static: 0.942, sglang_server_chunked_prefill_size: 4096."
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        # Declared, so it is not moved: ready to paste.
+        (dict(PLAN, feasible=False, works=WORKS), "What is declared is not moved; what works is " + PASTED),
+        # The refusal of the plan has what fits in it, here without its full stop.
+        (dict(PLAN, feasible=False, refusal="What fits is x: 1"), "What fits is x: 1."),
+        # It may be moved, and there is no restart left for it: the next run begins with it.
+        (PLAN, "The next run begins with fraction 0.93."),
+        (dict(PLAN, feasible=False), "No other fraction can hold it."),
+    ],
+)
+@pytest.mark.parametrize(
+    ("limit", "begins"),
+    [(1, "The one attempt is used up: Because. "), (3, "All 3 attempts are used up; the last one: Because. ")],
+)
+def test_attempts_that_are_used_up_end_with_what_works_or_fits(plan, told, limit, begins):
+    last = tried("short", 195011, **{"mem-fraction-static": 0.92})
+    step = next_step(plan, server={}, attempts=[last] * limit, max_attempts=limit)
+    assert (step["action"], step["reason"]) == ("back", begins + told)
+
+
+def test_a_failure_that_memory_cannot_repair_ends_without_figures_of_memory():
+    last = attempt("failed", failure={"kind": "bad_args"})
+    step = next_step(dict(PLAN, works=WORKS), server={}, attempts=[last], max_attempts=1)
+    assert (step["action"], step["reason"]) == ("back", "The one attempt is used up: Because.")
+
+
+def test_what_is_kept_is_told_behind_a_full_stop():
+    last = attempt("short", reason="200,000 tokens do not fit", startup=READY)
+    plan = dict(PLAN, feasible=False)
+    step = next_step(plan, server={}, attempts=[last], when_not_proven="keep")
+    assert step["reason"] == (
+        "200,000 tokens do not fit. No other fraction can hold it."
+        " It serves on, as sglang_server_when_not_proven: keep asks."
+    )
