@@ -34,6 +34,11 @@ def sentences(*parts):
     return " ".join(one if one.endswith((".", "!", "?")) else one + "." for one in told)
 
 
+def restarted(attempt):
+    """Whether an attempt cost a restart; one without an action is of a time before it was kept."""
+    return attempt.get("action", "try") == "try"
+
+
 def way_back_state(back):
     """``restored``, ``restored_degraded``, ``down``, ``stopped`` when nothing had served before, ``stopped_as_asked``
     when what had served was not to, or None when nothing had been replaced.
@@ -171,6 +176,6 @@ def _message(instance, step, last, result, back, proof):
     # What else holds memory of the boards may be all that is wrong.
     parts += result["notices"]
     parts.append(_serving_sentence(result["serving"], result["way_back"], back))
-    if action == "done":
+    if action == "done" and restarted(last):
         parts.append("It is not enabled, and systemd does not start it again when it dies.")
     return sentences(*parts)

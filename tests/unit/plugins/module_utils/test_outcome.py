@@ -127,8 +127,15 @@ def test_a_hand_made_server_with_a_key_of_its_own_is_restored_by_its_ready_line(
 
 
 def test_what_is_left_running_says_what_it_lacks():
-    found = outcome("main", {"action": "done", "reason": "No witness."}, [{"verdict": "failed"}], {}, SERVING, None)
+    candidate = [{"verdict": "failed", "action": "try"}]
+    found = outcome("main", {"action": "done", "reason": "No witness."}, candidate, {}, SERVING, None)
     assert found["message"].endswith("It is not enabled, and systemd does not start it again when it dies.")
+
+
+def test_a_unit_that_was_not_restarted_is_enabled_as_it_was():
+    loaded = [{"verdict": "failed", "action": "prove"}]
+    found = outcome("main", {"action": "done", "reason": "No witness."}, loaded, {}, SERVING, PROOF)
+    assert found["message"] == "main: not proven. No witness. sglang-main.service serves on port 30000."
 
 
 @pytest.mark.parametrize(
