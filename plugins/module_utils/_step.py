@@ -13,7 +13,7 @@ from __future__ import annotations
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _classes
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_explain import missing_text, paste
 from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import config_hash
-from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import sentences
+from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import restarted, sentences
 from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import LEFT_RUNNING_KINDS
 
 # What a plan moves, by group of a configuration, as a sentence names it. Nothing else of it is ever told: an argument
@@ -226,7 +226,8 @@ def _step_after(plan, attempts, settings):
     if failure.get("kind") in LEFT_RUNNING_KINDS and not last.get("soak"):
         return step("done", last.get("reason") or "Nothing told the pool of this start-up.")
     limit = settings.get("max_attempts") or 3
-    used_up = len(attempts) >= limit
+    # What was proven as it ran cost no restart.
+    used_up = len([attempt for attempt in attempts if restarted(attempt)]) >= limit
     if verdict == "failed":
         if used_up:
             return _back(_used_up(limit, last), last, settings)

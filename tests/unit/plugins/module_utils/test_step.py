@@ -340,6 +340,16 @@ def test_what_is_declared_is_not_moved_and_the_way_back_says_what_works():
     )
 
 
+def test_a_proof_without_a_restart_leaves_all_restarts_to_what_comes_behind_it():
+    """PLAN has other values than each of these, so only the count ends it."""
+    proven_as_it_ran = attempt("short", action="prove")
+    first, second = attempt("short", action="try", config_hash="a"), attempt("short", action="try", config_hash="b")
+    assert next_step(server={}, attempts=[proven_as_it_ran], max_attempts=1)["action"] == "try"
+    assert next_step(server={}, attempts=[proven_as_it_ran, first], max_attempts=1)["action"] == "back"
+    assert next_step(server={}, attempts=[proven_as_it_ran, first], max_attempts=2)["action"] == "try"
+    assert next_step(server={}, attempts=[proven_as_it_ran, first, second], max_attempts=2)["action"] == "back"
+
+
 WORKS = {"mem_fraction_static": 0.942, "chunked_prefill_size": 4096}
 PASTED = "sglang_server_mem_fraction_static: 0.942, sglang_server_chunked_prefill_size: 4096."
 
