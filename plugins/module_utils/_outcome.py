@@ -98,8 +98,9 @@ def outcome(instance, step, attempts, back, serving, proof, pending=()):
     :arg serving: ``{"unit", "port"}`` of what is active now, or None.
     :arg proof: the proof that is valid now, or None.
     :arg pending: directives that are written and wait for the next restart.
-    :returns: ``{"success", "verdict", "message", "serving", "way_back", "attempts", "pool_tokens", "fraction",
-        "pending", "notices"}``; ``notices`` are sentences about processes that hold memory of its boards, and about
+    :returns: ``{"success", "verdict", "message", "serving", "way_back", "left_running", "attempts", "pool_tokens",
+        "fraction", "pending", "notices"}``; ``left_running``: the candidate serves on with its own files, not proven;
+        ``notices`` are sentences about processes that hold memory of its boards, and about
         witnesses that disagree.
     """
     action = step.get("action")
@@ -117,6 +118,7 @@ def outcome(instance, step, attempts, back, serving, proof, pending=()):
         # What is refused beside clients serves on, and holds.
         "verdict": verdict or step.get("verdict") or ("refused" if action == "refuse" else "failed"),
         "way_back": state,
+        "left_running": action == "done" and not success and restarted(last),
         "serving": serving,
         "attempts": len(attempts),
         "pool_tokens": (proof or {}).get("pool_tokens") if success else None,
@@ -176,6 +178,6 @@ def _message(instance, step, last, result, back, proof):
     # What else holds memory of the boards may be all that is wrong.
     parts += result["notices"]
     parts.append(_serving_sentence(result["serving"], result["way_back"], back))
-    if action == "done" and restarted(last):
+    if result["left_running"]:
         parts.append("It is not enabled, and systemd does not start it again when it dies.")
     return sentences(*parts)

@@ -159,8 +159,8 @@ outcome:
     - What the run came to (RV(ignore:success), RV(ignore:verdict), RV(ignore:message) for a person,
       RV(ignore:serving) now, RV(ignore:way_back) (V(restored), V(restored_degraded), V(down), V(stopped) where nothing
       had served, V(stopped_as_asked) by C(sglang_server_when_not_proven), null where there was none), number of
-      RV(ignore:attempts), RV(ignore:pool_tokens), RV(ignore:fraction), what is RV(ignore:pending), and
-      RV(ignore:notices), such as processes that nobody expected on the boards).
+      RV(ignore:attempts), RV(ignore:pool_tokens), RV(ignore:fraction), what is RV(ignore:pending), whether an unproven
+      server is RV(ignore:left_running) with the files of this run, and RV(ignore:notices), such as processes that nobody expected on the boards).
   returned: O(state=closed)
   type: dict
 """
@@ -168,6 +168,7 @@ outcome:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Instance, Refused
+from ansible_collections.gpufleet.sglang.plugins.module_utils._drift import as_left
 
 
 def judged(module, instance):
@@ -212,6 +213,9 @@ def closed(module, instance):
         # What served before does not serve: the next run has to find that open and try again.
         instance.store.release_lease(params["run_id"])
         return {"changed": False, "outcome": outcome}
+    proof = instance.store.proof()
+    if outcome["left_running"] and proof:
+        instance.store.write_proof(as_left(proof))
     return {"changed": instance.close(params["run_id"], params["keep_backups"]), "outcome": outcome}
 
 
