@@ -39,6 +39,7 @@ def attempt_of(at, run_id, number, step, plan, ready, soak, request, carried=Fal
             "reason": judged["reason"],
             "failure": judged["failure"],
             "values": values,
+            "action": step.get("action"),
             "class": step.get("class"),
             "config_hash": values.get("config_hash"),
             "request_hash": request_hash(request) if request else None,

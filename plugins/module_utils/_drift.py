@@ -49,6 +49,14 @@ def drift(proof, files, foreign_drop_ins):
     return sorted(changed + (list(foreign_drop_ins) if proof else []))
 
 
+def as_left(proof):
+    """A proof behind which an unproven server is left to serve on: its files as the role itself left them are no drift.
+
+    The paths are those of the proof; what it says of the configuration that was proven stays.
+    """
+    return dict(proof, files={path: sha256_of(path) for path in proof.get("files") or ()})
+
+
 def pending(proof, invocation_id):
     """Directives that were written and wait for the next restart; none once another invocation runs."""
     written = (proof or {}).get("pending") or {}

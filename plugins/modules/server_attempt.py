@@ -49,7 +49,9 @@ options:
     description: A unit made by hand that serves in the place of this instance.
     type: str
   back:
-    description: What the way back started, empty when there was none or nothing had served before.
+    description:
+      - What the way back started, empty when nothing had served before. C(asked_to_stop) with C(unit) tells that it
+        was to stay stopped, C(untouched) that nothing had been replaced.
     type: dict
     default: {}
   attempts:
@@ -155,9 +157,10 @@ forgotten:
 outcome:
   description:
     - What the run came to (RV(ignore:success), RV(ignore:verdict), RV(ignore:message) for a person,
-      RV(ignore:serving) now,
-      RV(ignore:way_back), number of RV(ignore:attempts), RV(ignore:pool_tokens), RV(ignore:fraction), what is
-      RV(ignore:pending), and RV(ignore:notices), such as processes that nobody expected on the boards).
+      RV(ignore:serving) now, RV(ignore:way_back) (V(restored), V(restored_degraded), V(down), V(stopped) where nothing
+      had served, V(stopped_as_asked) by C(sglang_server_when_not_proven), null where there was none), number of
+      RV(ignore:attempts), RV(ignore:pool_tokens), RV(ignore:fraction), what is RV(ignore:pending), whether an unproven
+      server is RV(ignore:left_running) with the files of this run, and RV(ignore:notices), such as processes that nobody expected on the boards).
   returned: O(state=closed)
   type: dict
 """
@@ -165,6 +168,7 @@ outcome:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Instance, Refused
+from ansible_collections.gpufleet.sglang.plugins.module_utils._drift import as_left
 
 
 def judged(module, instance):
@@ -209,6 +213,9 @@ def closed(module, instance):
         # What served before does not serve: the next run has to find that open and try again.
         instance.store.release_lease(params["run_id"])
         return {"changed": False, "outcome": outcome}
+    proof = instance.store.proof()
+    if outcome["left_running"] and proof:
+        instance.store.write_proof(as_left(proof))
     return {"changed": instance.close(params["run_id"], params["keep_backups"]), "outcome": outcome}
 
 

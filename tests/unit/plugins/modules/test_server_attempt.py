@@ -72,6 +72,29 @@ def test_what_is_not_remembered_cannot_be_loaded(instance_host):
     assert "deploy it first" in found["msg"]
 
 
+def test_the_files_of_a_server_that_is_left_running_under_an_older_proof_are_no_drift(instance_host):
+    path = instance_host.path / "main.env"
+    ready = {"verdict": "holds", "reason": "Holds.", "startup": {"pool_tokens": 200000}}
+    step = {"action": "try", "values": {"config_hash": "proven"}}
+    path.write_text("PROVEN=1\n")
+    instance_host(server_attempt, state="judged", run_id="one", ready=ready, step=step, files=[str(path)])
+    path.write_text("KEPT=1\n")
+    assert instance_host(server_info, files=[str(path)])["drift"] == [str(path)]
+    for name, attempt, drift in (
+        # Nothing was written: the file was changed by hand.
+        ("loaded", {"verdict": "failed", "action": "prove"}, [str(path)]),
+        ("kept", {"verdict": "short", "action": "try"}, []),
+    ):
+        closed = instance_host(
+            server_attempt, state="closed", run_id=name, step={"action": "done", "reason": "x."}, attempts=[attempt]
+        )
+        assert (closed["outcome"]["success"], closed["outcome"]["left_running"]) == (False, not drift)
+        found = instance_host(server_info, files=[str(path)])
+        assert (found["drift"], found["proof"]["config_hash"]) == (drift, "proven")
+    path.write_text("BY_HAND=1\n")
+    assert instance_host(server_info, files=[str(path)])["drift"] == [str(path)]
+
+
 def test_an_instance_is_held_without_a_change(instance_host):
     assert instance_host(server_snapshot, run_id="run", state="leased")["changed"] is False
     found = instance_host(server_info)
