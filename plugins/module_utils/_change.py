@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _drift,
     _remembered,
     _snapshot,
+    _unit_own,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import request_hash
 from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import outcome
@@ -74,6 +75,9 @@ class Instance:
         """Everything that ``server_info`` returns."""
         own = self.describe(self.unit)
         adopted = self.describe(self.adopt_unit) if self.adopt_unit else None
+        if adopted:
+            adopted["own_files"] = _unit_own.own_files(adopted, self.unit_dirs)
+            adopted["name_refusal"] = _unit_own.name_refusal(adopted, self.unit_dirs)
         proof = self.store.proof()
         attempts = self.store.attempts()
         drop_ins = _drift.drop_ins(self.unit, own["drop_in_paths"], self.unit_dirs)
@@ -186,12 +190,13 @@ class Instance:
         while os.path.exists(os.path.join(self.store.backup_directory, name)):
             name += "b"
         units = [self.describe(unit) for unit in (self.unit, self.adopt_unit) if unit]
-        paths = list(files)
+        # Drop-ins of our own unit that were made by hand go with a change, also those of all names that begin alike.
+        paths = set(files) | set(_drift.drop_ins(self.unit, units[0]["drop_in_paths"], self.unit_dirs))
         for record in units:
-            paths += [record["fragment_path"]] + record["drop_in_paths"]
-            paths += _drift.drop_ins(record["name"], record["drop_in_paths"], self.unit_dirs)
+            paths.update(_unit_own.own_files(record, self.unit_dirs))
+        only_read = {path for record in units for path in _unit_own.read_files(record, paths, self.unit_dirs)}
         # A candidate's drop-in is no part of what was there before.
-        paths = sorted({path for path in paths if path and not path.endswith("/" + _drift.CANDIDATE_DROP_IN)})
+        kept, read = ([path for path in sorted(group) if not _is_candidates(path)] for group in (paths, only_read))
         proof = self.store.proof()
         manifest = {
             "name": name,
@@ -201,7 +206,7 @@ class Instance:
             "units": [_unit_entry(record) for record in units],
             "proof": proof,
         }
-        _snapshot.take(os.path.join(self.store.backup_directory, name), manifest, paths)
+        _snapshot.take(os.path.join(self.store.backup_directory, name), manifest, kept, read)
         self.store.open_change({"run_id": run_id, "at": now, "backup": name})
         return _summary(manifest)
 
@@ -348,6 +353,10 @@ def _is_as_now(manifest, own):
     before = manifest["units"][0]
     now = (own["active"], own["running"].get("config_hash"))
     return (before["active"], before.get("config_hash")) == now and not _snapshot.differences(manifest)
+
+
+def _is_candidates(path):
+    return os.path.basename(path) == _drift.CANDIDATE_DROP_IN
 
 
 def _sums(files):

@@ -19,6 +19,8 @@ A file is replaced whole (written beside, then renamed), so that an interruption
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -96,6 +98,7 @@ class Store:
         self._change = os.path.join(self.directory, "change.json")
         self._away = os.path.join(self.directory, "away.json")
         self._lease = os.path.join(run_dir, "%s.lease" % instance)
+        self._lock = os.path.join(run_dir, "%s.lock" % instance)
 
     # proof
 
@@ -232,18 +235,35 @@ class Store:
             return lease
         return None
 
+    @contextlib.contextmanager
+    def _lease_alone(self):
+        """Nobody else looks at the lease to change it: of two runs that find it free in one moment one takes it.
+
+        The lock is a file of its own that stays: the lease is replaced whole, and a lock goes with its file. It ends
+        with the process that has it.
+        """
+        os.makedirs(os.path.dirname(self._lock), mode=0o755, exist_ok=True)
+        handle = os.open(self._lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
     def take_lease(self, run_id, who, seconds=LEASE_SECONDS):
         """Take or renew the lease. Returns None, or the lease of the run that holds it."""
-        held = self.lease()
-        if held and held.get("run_id") != run_id:
-            return held
-        write_json(self._lease, {"run_id": run_id, "who": who, "expires_at": time.time() + seconds})
-        return None
+        with self._lease_alone():
+            held = self.lease()
+            if held and held.get("run_id") != run_id:
+                return held
+            write_json(self._lease, {"run_id": run_id, "who": who, "expires_at": time.time() + seconds})
+            return None
 
     def release_lease(self, run_id):
-        held = read_json(self._lease)
-        if held and held.get("run_id") == run_id:
-            os.unlink(self._lease)
+        with self._lease_alone():
+            held = read_json(self._lease)
+            if held and held.get("run_id") == run_id:
+                os.unlink(self._lease)
 
 
 def renew_lease(lease, seconds=0.0, run_dir=RUN_DIR):

@@ -25,16 +25,17 @@ def sha256_of(path):
         return None
 
 
-def take(directory, manifest, paths):
+def take(directory, manifest, paths, only_read=()):
     """Copy the files to ``directory`` and write the manifest last: a backup without one is none.
 
     :arg paths: absolute paths; one that does not exist is recorded as absent, so that putting back removes it.
+    :arg only_read: of files that others use too: kept to tell what was started, never compared and never put back.
     """
     os.makedirs(directory, mode=0o700)
     files = []
-    for number, path in enumerate(paths):
+    for number, path in enumerate([*paths, *only_read]):
         digest = sha256_of(path)
-        entry = {"path": path, "sha256": digest, "stored": None}
+        entry = {"path": path, "sha256": digest, "stored": None, "only_read": path in only_read}
         if digest is not None:
             entry["stored"] = "%02d-%s" % (number, os.path.basename(path))
             status = os.stat(path)
@@ -47,7 +48,8 @@ def take(directory, manifest, paths):
 
 def differences(manifest):
     """Paths on the host that are not as the manifest has them."""
-    return [entry["path"] for entry in manifest["files"] if sha256_of(entry["path"]) != entry["sha256"]]
+    owned = [entry for entry in manifest["files"] if not entry.get("only_read")]
+    return [entry["path"] for entry in owned if sha256_of(entry["path"]) != entry["sha256"]]
 
 
 def put_back(directory, manifest):

@@ -71,7 +71,9 @@ unit:
   returned: success
   type: dict
 adopted:
-  description: The same for O(adopt_unit).
+  description:
+    - The same for O(adopt_unit), with RV(ignore:own_files), the files that are this unit's alone, and
+      RV(ignore:name_refusal), one sentence on why its name cannot be freed, empty when it can.
   returned: success
   type: dict
 active:

@@ -518,3 +518,26 @@ def test_a_backup_tells_that_its_engine_is_gone(world):
     found = instance.inform()
     assert found["backups"][0]["gone"] == ["/nowhere/0.5.10/bin/python"]
     assert "no longer on the host: /nowhere/0.5.10/bin/python" in found["ways_back"][0]
+
+
+def test_what_other_units_read_too_is_in_no_way_back(world):
+    """Site-wide drop-ins, a template and a package's unit are kept to be read: a way back does not overwrite them."""
+    site = world.root / "etc" / "service.d" / "limits.conf"
+    template = world.root / "etc" / "sglang@.service"
+    site.parent.mkdir(parents=True)
+    site.write_text("[Service]\nLimitNOFILE=1\n")
+    template.write_text("[Service]\nExecStart=/nowhere/python\n")
+    world.serve(unit="sglang@k26.service")
+    world.host.units["sglang@k26.service"].update(fragment=str(template), drop_ins=[str(site)])
+    instance = world.instance(adopt_unit="sglang@k26.service")
+    adopted = instance.inform()["adopted"]
+    assert (adopted["own_files"], "which other units are made from" in adopted["name_refusal"]) == ([], True)
+    instance.take_snapshot("run", world.files)
+    site.write_text("[Service]\nLimitNOFILE=2\n")
+    template.write_text("[Service]\nExecStart=/nowhere/other\n")
+    world.host.units["sglang@k26.service"]["invocation"] = "e" * 32
+    manifest = instance.find_backup("change")
+    assert [step["stop"] for step in instance.plan_back(manifest)] == [False, False]
+    assert instance.put_back(manifest) == []
+    assert (site.read_text()[-2:], template.read_text()[-6:]) == ("2\n", "other\n")
+    assert instance.inform()["backups"][0]["gone"] == ["/nowhere/python"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import pytest
 
@@ -133,3 +134,25 @@ def test_a_change_can_be_taken_over(store):
     store.open_change({"run_id": "a", "backup": "x"})
     store.own_change("b")
     assert store.change() == {"run_id": "b", "backup": "x"}
+
+
+def test_of_runs_that_find_the_lease_free_in_one_moment_one_takes_it(store, tmp_path):
+    for turn in range(40):
+        start, refused = threading.Barrier(4), []
+
+        def run(name, start=start, refused=refused):
+            other = _proof.Store(str(tmp_path / "state"), "main", str(tmp_path / "run"))
+            start.wait()
+            refused.append(other.take_lease(name, name))
+
+        # One that expired is as good as none.
+        store.take_lease("dead", "dead", seconds=-1)
+        threads = [threading.Thread(target=run, args=("%d-%d" % (turn, number),)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        winner = store.lease()["run_id"]
+        assert sorted("" if held is None else held["run_id"] for held in refused) == ["", winner, winner, winner]
+        store.release_lease(winner)
+        assert store.lease() is None
