@@ -141,12 +141,15 @@ attempts:
   type: list
   elements: dict
 measurements:
-  description: What the attempts measured, as M(gpufleet.sglang.memory_plan) takes it.
+  description:
+    - What the newest attempts measured, and of older ones what no newer one did, as M(gpufleet.sglang.memory_plan) takes it.
   returned: success
   type: list
   elements: dict
 deaths:
-  description: Deaths remembered as reserve needed, as M(gpufleet.sglang.memory_plan) takes them.
+  description:
+    - Deaths remembered as reserve needed, as M(gpufleet.sglang.memory_plan) takes them. No later attempt puts them out of
+      mind, only the playbook C(gpufleet.sglang.forget) does.
   returned: success
   type: list
   elements: dict
