@@ -142,14 +142,15 @@ attempts:
   elements: dict
 measurements:
   description:
-    - What the newest attempts measured, and of older ones what no newer one did, as M(gpufleet.sglang.memory_plan) takes it.
+    - What the newest attempts measured, and of older ones what no newer one did, as
+      M(gpufleet.sglang.memory_plan) takes it.
   returned: success
   type: list
   elements: dict
 deaths:
   description:
-    - Deaths remembered as reserve needed, as M(gpufleet.sglang.memory_plan) takes them. No later attempt puts them out of
-      mind, only the playbook C(gpufleet.sglang.forget) does.
+    - Deaths remembered as reserve needed, as M(gpufleet.sglang.memory_plan) takes them. Only the playbook
+      C(gpufleet.sglang.forget) puts them out of mind.
   returned: success
   type: list
   elements: dict
