@@ -15,6 +15,7 @@ import os
 import time
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _adopted,
     _change_proof,
     _classes,
     _drift,
@@ -77,6 +78,7 @@ class Instance:
         adopted = self.describe(self.adopt_unit) if self.adopt_unit else None
         if adopted:
             adopted["own_files"] = _unit_own.own_files(adopted, self.unit_dirs)
+            adopted["refusal"] = _adopted.refusal(self.adopt_unit, adopted["running"])
             adopted["name_refusal"] = _unit_own.name_refusal(adopted, self.unit_dirs)
         proof = self.store.proof()
         attempts = self.store.attempts()

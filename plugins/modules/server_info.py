@@ -72,8 +72,9 @@ unit:
   type: dict
 adopted:
   description:
-    - The same for O(adopt_unit), with RV(ignore:own_files), the files that are this unit's alone, and
-      RV(ignore:name_refusal), one sentence on why its name cannot be freed, empty when it can.
+    - The same for O(adopt_unit), with RV(ignore:own_files), the files that are this unit's alone,
+      RV(ignore:name_refusal), one sentence on why its name cannot be freed, and RV(ignore:refusal), one on why it
+      cannot be adopted. Both are empty when it can.
   returned: success
   type: dict
 active:
@@ -107,6 +108,11 @@ running:
       type: str
     command_line:
       description: Its command line, secrets masked.
+      type: str
+    container:
+      description:
+        - The program that runs it in a container, such as V(docker). Nothing is told then of what runs in it.
+          V(null) when it is a process of the host.
       type: str
     host:
       description: Address that it was told to listen on, V(null) when that cannot be told.

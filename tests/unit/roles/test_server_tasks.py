@@ -48,3 +48,10 @@ def test_a_name_that_cannot_be_freed_is_refused_in_the_look():
     assert "__sglang_server_info.open_change | default(none) is none" in refusal["when"]
     freed = task(tasks_of("settle.yml"), "The name of the unit that was replaced is free")
     assert "__sglang_server_info.adopted.name_refusal | length == 0" in freed["when"]
+
+
+def test_what_cannot_be_adopted_is_refused_in_the_look():
+    tasks = tasks_of("look.yml")
+    refusal = task(tasks, "What is adopted can be adopted")
+    assert refusal["ansible.builtin.assert"]["that"] == "__sglang_server_info.adopted.refusal | length == 0"
+    assert tasks.index(refusal) < tasks.index(task(tasks, "What the server that is adopted runs, and teaches"))

@@ -541,3 +541,11 @@ def test_what_other_units_read_too_is_in_no_way_back(world):
     assert instance.put_back(manifest) == []
     assert (site.read_text()[-2:], template.read_text()[-6:]) == ("2\n", "other\n")
     assert instance.inform()["backups"][0]["gone"] == ["/nowhere/python"]
+
+
+def test_a_server_in_a_container_is_told_as_what_is_not_adopted(world):
+    world.serve(unit="hand.service")
+    assert world.instance(adopt_unit="hand.service").inform()["adopted"]["refusal"] == ""
+    (world.host.proc / "100" / "cmdline").write_bytes(b"docker\0run\0image\0python\0-m\0sglang.launch_server\0")
+    refusal = world.instance(adopt_unit="hand.service").inform()["adopted"]["refusal"]
+    assert refusal.startswith("Expected hand.service to run SGLang's launcher as a process of this host")
