@@ -101,7 +101,7 @@ class Instance:
             "open_change_is_proven": self._open_change_is_proven(proof, own),
             "backups": [self._backup(manifest) for manifest in self.store.backups()],
             "previous": self._previous(own),
-            "last_proof": self._previous(own, "proof"),
+            "last_proof": self._previous(own, proven=True),
             "ways_back": self._ways_back(own),
             "lease": self.store.lease(),
             "clients_away": self.store.away(),
@@ -139,10 +139,10 @@ class Instance:
                 return {"unit": record["name"], "port": record["running"].get("port")}
         return None
 
-    def _previous(self, own, kind=None):
-        """Name of the newest backup (of a kind) in which this unit was something else than it is now, or None."""
+    def _previous(self, own, proven=False):
+        """Name of the newest backup (of what was proven) in which this unit was something else than now, or None."""
         for manifest in reversed(self.store.backups()):
-            if kind in (None, manifest["kind"]) and not _is_as_now(manifest, own):
+            if (_summary(manifest)["soaked"] or not proven) and not _is_as_now(manifest, own):
                 return manifest["name"]
         return None
 
@@ -383,6 +383,7 @@ def _summary(manifest):
     return {
         "name": manifest["name"],
         "kind": manifest["kind"],
+        "soaked": manifest["kind"] == "proof" and bool(proof.get("soaked")),
         "fraction": proof.get("fraction"),
         "pool_tokens": proof.get("pool_tokens"),
         "engine_version": proof.get("engine_version"),

@@ -85,10 +85,13 @@ def gone(directory, manifest):
 def line(summary, is_as_now=False):
     """A backup in one line, for the person who chooses one.
 
-    :arg summary: ``{"name", "kind", "engine_version", "pool_tokens", "fraction", "serving", "gone"}``, see ``_change``.
+    :arg summary: ``{"name", "kind", "soaked", "engine_version", "pool_tokens", "fraction", "serving", "gone"}``, see
+        ``_change``.
     :arg is_as_now: what it holds is what runs.
     """
-    parts = [summary["name"], {"proof": "proven", "baseline": "not proven", "empty": "nothing"}[summary["kind"]]]
+    # Without a load that it survived a configuration holds, and is not proven.
+    recorded = "proven" if summary["soaked"] else "holds, proven by no load"
+    parts = [summary["name"], {"proof": recorded, "baseline": "not proven", "empty": "nothing"}[summary["kind"]]]
     if summary["kind"] == "proof":
         pool = summary.get("pool_tokens")
         parts.append("engine %s" % summary.get("engine_version"))

@@ -175,7 +175,8 @@ open_change_is_proven:
   type: bool
 backups:
   description:
-    - What there is to go back to, oldest first. RV(ignore:gone) are the program and the folder of the model that it
+    - What there is to go back to, oldest first. RV(ignore:soaked) is whether what ran survived a load.
+    - RV(ignore:gone) are the program and the folder of the model that it
       needs and that are no longer on the host.
   returned: success
   type: list
@@ -185,7 +186,7 @@ previous:
   returned: success
   type: str
 last_proof:
-  description: The same, among backups in which a proven configuration ran.
+  description: The same, among backups in which a configuration ran that a load proved.
   returned: success
   type: str
 ways_back:

@@ -549,3 +549,15 @@ def test_a_server_in_a_container_is_told_as_what_is_not_adopted(world):
     (world.host.proc / "100" / "cmdline").write_bytes(b"docker\0run\0image\0python\0-m\0sglang.launch_server\0")
     refusal = world.instance(adopt_unit="hand.service").inform()["adopted"]["refusal"]
     assert refusal.startswith("Expected hand.service to run SGLang's launcher as a process of this host")
+
+
+def test_what_no_load_proved_is_no_last_proof(world):
+    """A record of sglang_server_soak: none, or of one that a later load took the word back from, only holds."""
+    instance = unsoaked(world)
+    world.serve(config_hash=STEP["values"]["config_hash"])
+    held = instance.take_snapshot("a", world.files)
+    assert (held["kind"], held["soaked"]) == ("proof", False)
+    world.unit_file.write_text("newer\n")
+    found = instance.inform()
+    assert (found["last_proof"], found["previous"]) == (None, held["name"])
+    assert "holds, proven by no load" in found["ways_back"][0]

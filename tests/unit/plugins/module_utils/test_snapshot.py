@@ -80,6 +80,7 @@ def test_another_start_with_other_files_runs_something_else(before, now, changed
 PROVEN = {
     "name": "20261130T061234Z",
     "kind": "proof",
+    "soaked": True,
     "engine_version": "0.5.23",
     "pool_tokens": 200000,
     "fraction": 0.93,
@@ -95,6 +96,12 @@ PROVEN = {
             True,
             "20261130T061234Z, proven, engine 0.5.23, pool 200,000 tokens, fraction 0.93, sglang-main.service served "
             "(as it is now)",
+        ),
+        (
+            dict(PROVEN, soaked=False),
+            False,
+            "20261130T061234Z, holds, proven by no load, engine 0.5.23, pool 200,000 tokens, fraction 0.93, "
+            "sglang-main.service served",
         ),
         (
             dict(PROVEN, kind="baseline", serving=["hand.service"]),
