@@ -335,12 +335,13 @@ class Instance:
         return outcome(self.name, step, attempts, back, self._serving(own, adopted), proof, waiting)
 
     def close(self, run_id, keep):
-        """Close the change, drop old backups, free the lease. Returns True when anything was open."""
+        """Close the change, drop old backups, and those that were only begun, free the lease. True when it was open."""
         closed = self.store.close_change()
         if closed:
             # The first baseline is what a person made: it can be made by nobody else again.
             baselines = [manifest["name"] for manifest in self.store.backups() if manifest["kind"] == "baseline"]
             self.store.prune_backups(keep, protected=baselines[:1])
+        self.store.remove_half_made_backups()
         self.store.release_lease(run_id)
         return closed
 

@@ -289,6 +289,19 @@ class Store:
             shutil.rmtree(os.path.join(self.backup_directory, name))
         return removed
 
+    def remove_half_made_backups(self):
+        """Remove what a run left that was killed while it copied: no manifest, perhaps a key. Returns the names.
+
+        To be called by the run that holds the lease, when it is not making one.
+        """
+        if not os.path.isdir(self.backup_directory):
+            return []
+        folders = [os.path.join(self.backup_directory, name) for name in sorted(os.listdir(self.backup_directory))]
+        half_made = [path for path in folders if not os.path.exists(os.path.join(path, "manifest.json"))]
+        for path in half_made:
+            shutil.rmtree(path)
+        return [os.path.basename(path) for path in half_made]
+
     # lease
 
     def lease(self, now=None):

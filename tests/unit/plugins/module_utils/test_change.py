@@ -561,3 +561,16 @@ def test_what_no_load_proved_is_no_last_proof(world):
     found = instance.inform()
     assert (found["last_proof"], found["previous"]) == (None, held["name"])
     assert "holds, proven by no load" in found["ways_back"][0]
+
+
+def test_what_a_killed_run_left_of_a_backup_goes_with_the_next_close(world):
+    instance = world.instance()
+    name = instance.take_snapshot("run", world.files)["name"]
+    half = world.root / "state" / "main" / "backup" / "20200101T000000Z"
+    half.mkdir()
+    (half / "00-main.secret.yaml").write_text("api-key: canary\n")
+    assert instance.close("run", keep=5) is True
+    assert [path.name for path in half.parent.iterdir()] == [name]
+    half.mkdir()
+    assert instance.close("run", keep=5) is False
+    assert not half.exists()
