@@ -55,3 +55,16 @@ def test_what_cannot_be_adopted_is_refused_in_the_look():
     refusal = task(tasks, "What is adopted can be adopted")
     assert refusal["ansible.builtin.assert"]["that"] == "__sglang_server_info.adopted.refusal | length == 0"
     assert tasks.index(refusal) < tasks.index(task(tasks, "What the server that is adopted runs, and teaches"))
+
+
+def test_a_rollback_that_breaks_lets_go_of_the_instance():
+    """Whether clients were sent away or not, and before the play fails."""
+    rescue = task(tasks_of("rollback_instance.yml"), "Go there")["rescue"]
+    released = task(rescue, "The instance is nobody's")
+    assert released["gpufleet.sglang.server_snapshot"]["state"] == "released"
+    assert "when" not in released
+    assert rescue.index(released) < rescue.index(task(rescue, "It failed"))
+    # This one ends with a failure of its own, and has released it by then.
+    assert rescue[0]["ansible.builtin.include_tasks"] == "unheld.yml"
+    unheld = tasks_of("unheld.yml")
+    assert task(unheld, "The instance is nobody's")["gpufleet.sglang.server_snapshot"]["state"] == "released"
