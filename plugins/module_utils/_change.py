@@ -15,6 +15,7 @@ import os
 import time
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _adopted,
     _change_proof,
     _classes,
     _drift,
@@ -77,6 +78,7 @@ class Instance:
         adopted = self.describe(self.adopt_unit) if self.adopt_unit else None
         if adopted:
             adopted["own_files"] = _unit_own.own_files(adopted, self.unit_dirs)
+            adopted["refusal"] = _adopted.refusal(self.adopt_unit, adopted["running"])
             adopted["name_refusal"] = _unit_own.name_refusal(adopted, self.unit_dirs)
         proof = self.store.proof()
         attempts = self.store.attempts()
@@ -99,7 +101,7 @@ class Instance:
             "open_change_is_proven": self._open_change_is_proven(proof, own),
             "backups": [self._backup(manifest) for manifest in self.store.backups()],
             "previous": self._previous(own),
-            "last_proof": self._previous(own, "proof"),
+            "last_proof": self._previous(own, proven=True),
             "ways_back": self._ways_back(own),
             "lease": self.store.lease(),
             "clients_away": self.store.away(),
@@ -137,10 +139,10 @@ class Instance:
                 return {"unit": record["name"], "port": record["running"].get("port")}
         return None
 
-    def _previous(self, own, kind=None):
-        """Name of the newest backup (of a kind) in which this unit was something else than it is now, or None."""
+    def _previous(self, own, proven=False):
+        """Name of the newest backup (of what was proven) in which this unit was something else than now, or None."""
         for manifest in reversed(self.store.backups()):
-            if kind in (None, manifest["kind"]) and not _is_as_now(manifest, own):
+            if (_summary(manifest)["soaked"] or not proven) and not _is_as_now(manifest, own):
                 return manifest["name"]
         return None
 
@@ -333,12 +335,13 @@ class Instance:
         return outcome(self.name, step, attempts, back, self._serving(own, adopted), proof, waiting)
 
     def close(self, run_id, keep):
-        """Close the change, drop old backups, free the lease. Returns True when anything was open."""
+        """Close the change, drop old backups, and those that were only begun, free the lease. True when it was open."""
         closed = self.store.close_change()
         if closed:
             # The first baseline is what a person made: it can be made by nobody else again.
             baselines = [manifest["name"] for manifest in self.store.backups() if manifest["kind"] == "baseline"]
             self.store.prune_backups(keep, protected=baselines[:1])
+        self.store.remove_half_made_backups()
         self.store.release_lease(run_id)
         return closed
 
@@ -381,6 +384,7 @@ def _summary(manifest):
     return {
         "name": manifest["name"],
         "kind": manifest["kind"],
+        "soaked": manifest["kind"] == "proof" and bool(proof.get("soaked")),
         "fraction": proof.get("fraction"),
         "pool_tokens": proof.get("pool_tokens"),
         "engine_version": proof.get("engine_version"),
