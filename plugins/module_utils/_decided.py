@@ -5,9 +5,9 @@
 
 Private to the gpufleet.sglang collection; may change at any time.
 
-An attempt is remembered when it is judged, and what comes next is decided behind that. So an attempt keeps the step that
-led to it from the beginning, and the step that it led to once its run is closed. A run that was killed tells only what
-it had begun.
+An attempt is remembered when it is judged, and what comes next is decided behind that. So an attempt keeps the step
+that led to it from the beginning, and the step that it led to once its run is closed. A run that was killed tells only
+what it had begun.
 """
 
 from __future__ import annotations

@@ -137,8 +137,8 @@ attempt:
   description:
     - The attempt as it is remembered (RV(ignore:verdict), RV(ignore:reason) in one sentence, RV(ignore:failure),
       RV(ignore:action), RV(ignore:step) with the reason for which it was tried, RV(ignore:values) and
-      RV(ignore:request), RV(ignore:measurement), RV(ignore:death), RV(ignore:startup), RV(ignore:headroom) of every board,
-      RV(ignore:pools) of every DP rank, RV(ignore:notices), RV(ignore:soak)).
+      RV(ignore:request), RV(ignore:measurement), RV(ignore:death), RV(ignore:startup), RV(ignore:headroom) of every
+      board, RV(ignore:pools) of every DP rank, RV(ignore:notices), RV(ignore:soak)).
   returned: O(state=judged) and O(state=loaded)
   type: dict
 soaked:
@@ -161,7 +161,8 @@ outcome:
       RV(ignore:serving) now, RV(ignore:way_back) (V(restored), V(restored_degraded), V(down), V(stopped) where nothing
       had served, V(stopped_as_asked) by C(sglang_server_when_not_proven), null where there was none), number of
       RV(ignore:attempts), RV(ignore:pool_tokens), RV(ignore:fraction), what is RV(ignore:pending), whether an unproven
-      server is RV(ignore:left_running) with the files of this run, and RV(ignore:notices), such as processes that nobody expected on the boards).
+      server is RV(ignore:left_running) with the files of this run, and RV(ignore:notices), such as processes that
+      nobody expected on the boards).
   returned: O(state=closed)
   type: dict
 """

@@ -109,9 +109,9 @@ def test_an_attempt_tells_what_was_declared_why_it_was_tried_and_what_was_decide
     path = instance_host.path / "state" / "main" / "attempts.jsonl"
     instance_host(server_attempt, _ansible_check_mode=True, **closed)
     assert "next" not in json.loads(path.read_text())
-    with mock.patch.object(server_attempt._decided, "remember", side_effect=OSError("No space left on device")):
-        with mock.patch.object(server_attempt.AnsibleModule, "warn") as warn:
-            assert instance_host(server_attempt, **closed)["outcome"]["success"] is False
+    full = mock.patch.object(server_attempt._decided, "remember", side_effect=OSError("No space left on device"))
+    with full, mock.patch.object(server_attempt.AnsibleModule, "warn") as warn:
+        assert instance_host(server_attempt, **closed)["outcome"]["success"] is False
     assert "No space left on device" in warn.call_args[0][0]
     instance_host(server_attempt, **closed)
     kept = json.loads(path.read_text())
