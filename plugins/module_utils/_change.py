@@ -237,7 +237,8 @@ class Instance:
         return manifests[wanted]
 
     def plan_back(self, manifest):
-        """What putting a backup back means for each unit: ``{"name", "active", "enabled", "restart"}``."""
+        """What putting a backup back means for each unit: what it was (``exists``, ``active``, ``enabled``, ``host``,
+        ``port``), whether it has to ``stop``, and whether it is ``kept`` as it runs."""
         steps = []
         changed = _snapshot.differences(manifest)
         for before in manifest["units"]:
