@@ -136,18 +136,20 @@ def test_a_change_can_be_taken_over(store):
     assert store.change() == {"run_id": "b", "backup": "x"}
 
 
+def take_together(folder, name, start, refused):
+    """Take the lease when all others do too, and note who was found to hold it."""
+    store = _proof.Store(str(folder / "state"), "main", str(folder / "run"))
+    start.wait()
+    refused.append(store.take_lease(name, name))
+
+
 def test_of_runs_that_find_the_lease_free_in_one_moment_one_takes_it(store, tmp_path):
     for turn in range(40):
         start, refused = threading.Barrier(4), []
-
-        def run(name, start=start, refused=refused):
-            other = _proof.Store(str(tmp_path / "state"), "main", str(tmp_path / "run"))
-            start.wait()
-            refused.append(other.take_lease(name, name))
-
         # One that expired is as good as none.
         store.take_lease("dead", "dead", seconds=-1)
-        threads = [threading.Thread(target=run, args=("%d-%d" % (turn, number),)) for number in range(4)]
+        names = ["%d-%d" % (turn, number) for number in range(4)]
+        threads = [threading.Thread(target=take_together, args=(tmp_path, name, start, refused)) for name in names]
         for thread in threads:
             thread.start()
         for thread in threads:
