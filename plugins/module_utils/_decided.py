@@ -13,12 +13,8 @@ what it had begun.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_data
-
-ATTEMPTS_FILE = "attempts.jsonl"
 
 
 def next_steps(attempts, step):
@@ -56,31 +52,12 @@ def _line_with_next(line, run_id, steps):
     return json.dumps(dict(attempt, next=steps[attempt["number"]]), sort_keys=True) + "\n"
 
 
-def remember(directory, run_id, attempts, step):
+def remember(store, run_id, attempts, step):
     """Write what was decided beside the attempts of this run; the caller holds the lease. Nothing where none is kept.
 
-    :arg directory: where the instance keeps what it remembers.
+    :arg store: what the instance keeps, see ``_proof.Store``.
     :raises OSError: for a full disk; the attempts are as they were then.
     """
-    path = os.path.join(directory, ATTEMPTS_FILE)
     steps = next_steps(attempts, step)
-    if not steps or not os.path.exists(path):
-        return
-    with open(path, encoding="utf-8") as stream:
-        lines = stream.readlines()
-    decided = with_next(lines, run_id, steps)
-    if decided != lines:
-        _replace(path, "".join(decided))
-
-
-def _replace(path, text):
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".new-")  # for its owner alone, as it was
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    if steps:
+        store.edit_attempts(lambda lines: with_next(lines, run_id, steps))

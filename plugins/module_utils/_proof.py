@@ -191,6 +191,20 @@ class Store:
             stream.write(begin + json.dumps(attempt, sort_keys=True) + "\n")
         self._cut_attempts()
 
+    def edit_attempts(self, edit):
+        """Replace the lines of the attempts by what ``edit`` makes of them; nothing where none are, or all stay.
+
+        :raises OSError: for a full disk; the attempts are as they were then.
+        """
+        try:
+            with open(self._attempts, encoding="utf-8") as stream:
+                lines = stream.readlines()
+        except FileNotFoundError:
+            return
+        edited = edit(lines)
+        if edited != lines:
+            _write_whole(self._attempts, "".join(edited))
+
     def _cut_attempts(self):
         attempts = self.attempts(most=None)
         if len(attempts) <= MOST_ATTEMPTS + MOST_TEACHING + CUT_BEHIND:

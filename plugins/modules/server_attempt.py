@@ -213,7 +213,7 @@ def closed(module, instance):
     if module.check_mode:
         return {"changed": not instance.snapshot_needed(), "outcome": outcome}
     try:
-        _decided.remember(instance.store.directory, params["run_id"], params["attempts"], params["step"])
+        _decided.remember(instance.store, params["run_id"], params["attempts"], params["step"])
     except OSError as error:
         # A full disk is no reason to leave the change open.
         module.warn("Expected to write what was decided beside the attempts, found: %s; make room on the host." % error)
