@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._drift import UNIT_DIRS
+from ansible_collections.gpufleet.sglang.plugins.module_utils._drift import UNIT_DIRS, lying_in
 
 
 def own_fragment(record, unit_dirs=UNIT_DIRS):
@@ -31,10 +31,7 @@ def own_fragment(record, unit_dirs=UNIT_DIRS):
 def own_files(record, unit_dirs=UNIT_DIRS):
     """The unit file and the drop-ins that are this unit's alone. Sorted paths."""
     found = {own_fragment(record, unit_dirs)} - {None}
-    for folder in (os.path.join(directory, record["name"] + ".d") for directory in unit_dirs):
-        if os.path.isdir(folder):
-            found.update(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".conf"))
-    return sorted(found)
+    return sorted(found | lying_in([record["name"] + ".d"], unit_dirs))
 
 
 def read_files(record, drop_ins=(), unit_dirs=UNIT_DIRS):
