@@ -92,7 +92,7 @@ def converged(host) -> dict:
         ready = played.ready_of(begun, host.target_tokens, plan["min_headroom_gib"])
         soak = played.soaked(begun, plan["min_least_free_gib"]) if ready["verdict"] == "holds" else {}
         attempt = _change_proof.attempt_of(0.0, "bench", len(attempts) + 1, step, plan, ready, soak, {})
-        attempts.append(dict(attempt, values=values, before=step["reason"]))
+        attempts.append(dict(attempt, values=values))
         if attempt["verdict"] == "proven":
             return {"end": "proven", "attempts": attempts, "reason": attempt["reason"], "begun": begun}
         measurements += [attempt["measurement"]] if attempt["measurement"] else []

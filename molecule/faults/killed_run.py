@@ -1,6 +1,6 @@
-"""Deploy to one host and kill the controller, with all of its workers, when a task begins.
+"""Deploy to one host, and when a task begins kill the controller with all of its workers, or cut its connection.
 
-python killed_run.py INVENTORIES HOST TASK SECONDS_LATER EXTRA_VARIABLES
+python killed_run.py kill|cut INVENTORIES HOST TASK SECONDS_LATER EXTRA_VARIABLES
 """
 
 from __future__ import annotations
@@ -30,8 +30,15 @@ def kill(process: subprocess.Popen[str]) -> None:
             continue
 
 
+def cut(host: str) -> None:
+    """Every connection of the host breaks, and it takes none for a while."""
+    script = "systemctl stop ssh; pkill -KILL sshd; systemd-run --quiet --collect sh -c 'sleep 15; systemctl start ssh'"
+    hosts = Path(__file__).resolve().parent.parent / "shared" / "hosts" / "hosts.sh"
+    subprocess.run(["bash", str(hosts), "exec", host, "sh", "-c", script], check=True)
+
+
 def main() -> int:
-    inventories, host, task, seconds_later, variables = sys.argv[1:]
+    how, inventories, host, task, seconds_later, variables = sys.argv[1:]
     playbook = str(Path(__file__).resolve().parent / "serve.yml")
     command = ["ansible-playbook", playbook, "--limit", host, "--extra-vars", variables]
     for source in inventories.split(","):
@@ -41,9 +48,15 @@ def main() -> int:
             print(line, end="")
             if line.startswith("TASK [") and task in line:
                 time.sleep(float(seconds_later))
-                kill(process)
-                print(f"killed at '{task}'" + (f" after {seconds_later} s" if float(seconds_later) else ""))
-                return 0
+                if how == "kill":
+                    kill(process)
+                    print(f"killed at '{task}'" + (f" after {seconds_later} s" if float(seconds_later) else ""))
+                    return 0
+                cut(host)
+                found = "UNREACHABLE" in process.stdout.read()
+                time.sleep(20)
+                print(f"cut off at '{task}' after {seconds_later} s" + ("" if found else ", and nobody noticed"))
+                return 0 if found else 1
     print(f"expected the run to reach '{task}', found its end")
     return 1
 

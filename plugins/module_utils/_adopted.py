@@ -29,6 +29,65 @@ ENVIRONMENT_PREFIXES = ("SGLANG_", "SGL_")
 # Where SGLang listens when nobody says it (SGLang 0.5.23: srt/server_args.py).
 LISTENS = {"host": "127.0.0.1", "port": 30000}
 
+# Programs that start a container, by the name of the file: what runs in it is no process of the unit, or sees other
+# paths than the host. Each by its own manual; conmon is what stays of podman(1) run --detach, and of a Quadlet unit.
+CONTAINER_PROGRAMS = (
+    "docker",
+    "docker-compose",
+    "podman",
+    "podman-compose",
+    "conmon",
+    "nerdctl",
+    "ctr",
+    "crictl",
+    "crun",
+    "runc",
+    "apptainer",
+    "singularity",
+    "enroot",
+    "systemd-nspawn",
+)
+# An interpreter in front of a script is not the program that a person named.
+INTERPRETER = re.compile(r"(?:python[\d.]*|bash|sh|dash|env|sudo)$")
+
+
+def launcher_words(argv):
+    """The words behind SGLang's launcher, which are its own; None for another program.
+
+    What stands before belongs to something else: an interpreter, numactl, the client of a container.
+    """
+    for place, word in enumerate(argv):
+        base = os.path.basename(word)
+        if word == "sglang.launch_server" or (base == "launch_server.py" and "sglang" in word):
+            return argv[place + 1 :]
+        if base == "sglang" and argv[place + 1 : place + 2] == ["serve"]:
+            return argv[place + 2 :]
+    return None
+
+
+def container_program(argv):
+    """Name of the program that starts a container, when this process is one; else None."""
+    for word in argv[:2]:
+        base = os.path.basename(word)
+        if base in CONTAINER_PROGRAMS:
+            return base
+        if not INTERPRETER.match(base):
+            return None
+    return None
+
+
+def refusal(unit, running):
+    """Why a unit cannot be adopted, in one sentence; "" when it can.
+
+    :arg running: what its main process runs, see ``_service.read_process``.
+    """
+    if not running.get("container"):
+        return ""
+    return (
+        "Expected %s to run SGLang's launcher as a process of this host, found a container that %s runs, so it is not "
+        "adopted: stop and disable it by hand, and leave sglang_server_adopt_unit empty." % (unit, running["container"])
+    )
+
 
 def arguments_of(argv):
     """SGLang's arguments of a command line by their one name, secrets masked; of one given twice the last counts.
@@ -36,9 +95,8 @@ def arguments_of(argv):
     :arg argv: words of the launcher's process.
     :returns: ``{name: True | text | number | list of texts}``; empty for a program that is not the launcher.
     """
-    start = next((place for place, word in enumerate(argv) if word.startswith("--")), len(argv))
     found, name = {}, None
-    for word in argv[start:]:
+    for word in launcher_words(argv) or ():
         if word.startswith("--") and len(word) > 2:
             spelled, equals, value = word.partition("=")
             name = canonical_name(spelled)

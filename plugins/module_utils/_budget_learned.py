@@ -17,6 +17,8 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_tab
 # Phases of a start before any request: what requests take comes on top of what such a death needed.
 BEFORE_REQUESTS = ("process", "init", "weights", "pool", "graphs")
 GRAPH_KIND = "oom_graph_capture"
+# The origin of what another host of the play remembers.
+KIN = "play"
 
 
 def counts(death):
@@ -61,6 +63,15 @@ def needed_gib(death, rows):
     return needed + later + reserve.least_free_floor_gib(rows)
 
 
+def other_chunk(death, candidate):
+    """Return whether kin died with another chunk than this candidate has: boards differ in what the engine chooses.
+
+    The default of an argument is not in the keys. A death of this host counts in any case: its boards are the same.
+    """
+    chunk = death.get("chunked_prefill_size")
+    return death.get("origin") == KIN and chunk not in (None, candidate.chunk_tokens)
+
+
 def lessons(inp, candidate, built):
     """Return (floor, extra) in GiB: the least that this candidate needs, and what it needs beyond its rows.
 
@@ -78,7 +89,7 @@ def lessons(inp, candidate, built):
         for other, plain_keys in built:
             same = known.teaches(death, "activation", other.keys)
             # The allocator that a death brings in is not in the keys of that death.
-            if not (same or known.teaches(death, "activation", plain_keys)):
+            if not (same or known.teaches(death, "activation", plain_keys)) or other_chunk(death, other):
                 continue
             learned = needed_gib(death, other.rows) - (0.0 if same else regained_gib(death))
             if everywhere or other is candidate:

@@ -15,11 +15,13 @@ import os
 import time
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _adopted,
     _change_proof,
     _classes,
     _drift,
     _remembered,
     _snapshot,
+    _unit_own,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import request_hash
 from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import outcome
@@ -74,6 +76,10 @@ class Instance:
         """Everything that ``server_info`` returns."""
         own = self.describe(self.unit)
         adopted = self.describe(self.adopt_unit) if self.adopt_unit else None
+        if adopted:
+            adopted["own_files"] = _unit_own.own_files(adopted, self.unit_dirs)
+            adopted["refusal"] = _adopted.refusal(self.adopt_unit, adopted["running"])
+            adopted["name_refusal"] = _unit_own.name_refusal(adopted, self.unit_dirs)
         proof = self.store.proof()
         attempts = self.store.attempts()
         drop_ins = _drift.drop_ins(self.unit, own["drop_in_paths"], self.unit_dirs)
@@ -95,7 +101,7 @@ class Instance:
             "open_change_is_proven": self._open_change_is_proven(proof, own),
             "backups": [self._backup(manifest) for manifest in self.store.backups()],
             "previous": self._previous(own),
-            "last_proof": self._previous(own, "proof"),
+            "last_proof": self._previous(own, proven=True),
             "ways_back": self._ways_back(own),
             "lease": self.store.lease(),
             "clients_away": self.store.away(),
@@ -133,10 +139,10 @@ class Instance:
                 return {"unit": record["name"], "port": record["running"].get("port")}
         return None
 
-    def _previous(self, own, kind=None):
-        """Name of the newest backup (of a kind) in which this unit was something else than it is now, or None."""
+    def _previous(self, own, proven=False):
+        """Name of the newest backup (of what was proven) in which this unit was something else than now, or None."""
         for manifest in reversed(self.store.backups()):
-            if kind in (None, manifest["kind"]) and not _is_as_now(manifest, own):
+            if (_summary(manifest)["soaked"] or not proven) and not _is_as_now(manifest, own):
                 return manifest["name"]
         return None
 
@@ -186,12 +192,13 @@ class Instance:
         while os.path.exists(os.path.join(self.store.backup_directory, name)):
             name += "b"
         units = [self.describe(unit) for unit in (self.unit, self.adopt_unit) if unit]
-        paths = list(files)
+        # Drop-ins of our own unit that were made by hand go with a change, also those of all names that begin alike.
+        paths = set(files) | set(_drift.drop_ins(self.unit, units[0]["drop_in_paths"], self.unit_dirs))
         for record in units:
-            paths += [record["fragment_path"]] + record["drop_in_paths"]
-            paths += _drift.drop_ins(record["name"], record["drop_in_paths"], self.unit_dirs)
+            paths.update(_unit_own.own_files(record, self.unit_dirs))
+        only_read = {path for record in units for path in _unit_own.read_files(record, paths, self.unit_dirs)}
         # A candidate's drop-in is no part of what was there before.
-        paths = sorted({path for path in paths if path and not path.endswith("/" + _drift.CANDIDATE_DROP_IN)})
+        kept, read = ([path for path in sorted(group) if not _is_candidates(path)] for group in (paths, only_read))
         proof = self.store.proof()
         manifest = {
             "name": name,
@@ -201,7 +208,7 @@ class Instance:
             "units": [_unit_entry(record) for record in units],
             "proof": proof,
         }
-        _snapshot.take(os.path.join(self.store.backup_directory, name), manifest, paths)
+        _snapshot.take(os.path.join(self.store.backup_directory, name), manifest, kept, read)
         self.store.open_change({"run_id": run_id, "at": now, "backup": name})
         return _summary(manifest)
 
@@ -230,7 +237,8 @@ class Instance:
         return manifests[wanted]
 
     def plan_back(self, manifest):
-        """What putting a backup back means for each unit: ``{"name", "active", "enabled", "restart"}``."""
+        """What putting a backup back means for each unit: what it was (``exists``, ``active``, ``enabled``, ``host``,
+        ``port``), whether it has to ``stop``, and whether it is ``kept`` as it runs."""
         steps = []
         changed = _snapshot.differences(manifest)
         for before in manifest["units"]:
@@ -328,12 +336,13 @@ class Instance:
         return outcome(self.name, step, attempts, back, self._serving(own, adopted), proof, waiting)
 
     def close(self, run_id, keep):
-        """Close the change, drop old backups, free the lease. Returns True when anything was open."""
+        """Close the change, drop old backups, and those that were only begun, free the lease. True when it was open."""
         closed = self.store.close_change()
         if closed:
             # The first baseline is what a person made: it can be made by nobody else again.
             baselines = [manifest["name"] for manifest in self.store.backups() if manifest["kind"] == "baseline"]
             self.store.prune_backups(keep, protected=baselines[:1])
+        self.store.remove_half_made_backups()
         self.store.release_lease(run_id)
         return closed
 
@@ -348,6 +357,10 @@ def _is_as_now(manifest, own):
     before = manifest["units"][0]
     now = (own["active"], own["running"].get("config_hash"))
     return (before["active"], before.get("config_hash")) == now and not _snapshot.differences(manifest)
+
+
+def _is_candidates(path):
+    return os.path.basename(path) == _drift.CANDIDATE_DROP_IN
 
 
 def _sums(files):
@@ -372,6 +385,7 @@ def _summary(manifest):
     return {
         "name": manifest["name"],
         "kind": manifest["kind"],
+        "soaked": manifest["kind"] == "proof" and bool(proof.get("soaked")),
         "fraction": proof.get("fraction"),
         "pool_tokens": proof.get("pool_tokens"),
         "engine_version": proof.get("engine_version"),

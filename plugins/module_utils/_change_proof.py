@@ -21,6 +21,9 @@ FLOORS = ("min_headroom_gib", "min_least_free_gib")
 def attempt_of(at, run_id, number, step, plan, ready, soak, request, carried=False, clients=()):
     """One configuration that was tried, with its verdict; ``values`` are masked like everything else.
 
+    ``step`` is why it was tried and what had changed, ``request`` what was declared. What was decided behind it is
+    added when its run is closed, see ``_decided``.
+
     :arg at: seconds since the epoch.
     :arg carried: nothing that matters to memory changed since a load was survived, see ``_verdict.judge_attempt``.
     :arg clients: who was connected while the load ran, see ``_clients.seen``.
@@ -39,9 +42,12 @@ def attempt_of(at, run_id, number, step, plan, ready, soak, request, carried=Fal
             "reason": judged["reason"],
             "failure": judged["failure"],
             "values": values,
+            "action": step.get("action"),
+            "step": {"reason": step.get("reason"), "changes": list(step.get("changes") or ())},
             "class": step.get("class"),
             "config_hash": values.get("config_hash"),
             "request_hash": request_hash(request) if request else None,
+            "request": request,
             "predicted": _predicted(plan, values),
             "startup": startup,
             "headroom": _verdict.headroom_of(ready),

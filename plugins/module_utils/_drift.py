@@ -32,13 +32,18 @@ def folder_names(unit):
     return ["%s.%s.d" % (name, kind) for name in [stem] + cut]
 
 
+def lying_in(names, unit_dirs=UNIT_DIRS):
+    """Paths of the drop-ins in folders of these names, loaded by systemd or not yet."""
+    folders = [os.path.join(directory, name) for directory in unit_dirs for name in names]
+    there = [folder for folder in folders if os.path.isdir(folder)]
+    return {os.path.join(folder, name) for folder in there for name in os.listdir(folder) if name.endswith(".conf")}
+
+
 def drop_ins(unit, loaded=(), unit_dirs=UNIT_DIRS):
     """Drop-ins of a unit that are not ours, loaded by systemd or only lying there. Sorted paths."""
     names = folder_names(unit)
     found = {path for path in loaded if os.path.basename(os.path.dirname(path)) in names}
-    for folder in (os.path.join(directory, name) for directory in unit_dirs for name in names):
-        if os.path.isdir(folder):
-            found.update(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".conf"))
+    found |= lying_in(names, unit_dirs)
     return sorted(path for path in found if os.path.basename(path) != CANDIDATE_DROP_IN)
 
 
@@ -47,6 +52,14 @@ def drift(proof, files, foreign_drop_ins):
     proven = (proof or {}).get("files") or {}
     changed = [path for path in files if path in proven and sha256_of(path) != proven[path]]
     return sorted(changed + (list(foreign_drop_ins) if proof else []))
+
+
+def as_left(proof):
+    """A proof behind which an unproven server is left to serve on: its files as the role itself left them are no drift.
+
+    The paths are those of the proof; what it says of the configuration that was proven stays.
+    """
+    return dict(proof, files={path: sha256_of(path) for path in proof.get("files") or ()})
 
 
 def pending(proof, invocation_id):

@@ -11,8 +11,9 @@ from __future__ import annotations
 from ansible_collections.gpufleet.sglang.plugins.module_utils._mask import mask_text
 from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import notices_of, of_ranks
 
-# What a way back ended in, by what its start-up showed.
-RESTORED, DEGRADED, STOPPED, DOWN = "restored", "restored_degraded", "stopped", "down"
+# What a way back ended in, by what its start-up showed. STOPPED: nothing had served before. ASKED: what had served is
+# stopped, as sglang_server_when_not_proven: stop asks. Where nothing was replaced there was no way back: None.
+RESTORED, DEGRADED, STOPPED, DOWN, ASKED = "restored", "restored_degraded", "stopped", "down", "stopped_as_asked"
 
 
 def surprise(task, result):
@@ -27,13 +28,30 @@ def surprise(task, result):
     return mask_text("%s: %s." % (task, message))
 
 
-def way_back_state(back):
-    """``restored``, ``restored_degraded``, ``down``, or ``stopped`` when nothing had served before.
+def sentences(*parts):
+    """Parts as one text, each of them ending as a sentence does; what is empty is left out."""
+    told = [str(part).strip() for part in parts if part and str(part).strip()]
+    return " ".join(one if one.endswith((".", "!", "?")) else one + "." for one in told)
 
-    :arg back: ``{"unit", "port", "kind", "ready": result of server_ready}``; empty when nothing had served.
+
+def restarted(attempt):
+    """Whether an attempt cost a restart; one without an action is of a time before it was kept."""
+    return attempt.get("action", "try") == "try"
+
+
+def way_back_state(back):
+    """``restored``, ``restored_degraded``, ``down``, ``stopped`` when nothing had served before, ``stopped_as_asked``
+    when what had served was not to, or None when nothing had been replaced.
+
+    :arg back: ``{"unit", "kind", "ready": result of server_ready}``; empty when nothing had served.
+        ``{"unit", "asked_to_stop": True}`` of what had served, ``{"untouched": True}`` where no change was open.
     """
     if not back:
         return STOPPED
+    if back.get("untouched"):
+        return None
+    if back.get("asked_to_stop"):
+        return ASKED
     ready = back.get("ready") or {}
     if ready.get("verdict") == "holds":
         return RESTORED
@@ -49,6 +67,8 @@ def _serving_sentence(serving, state, back):
         if state == DOWN:
             why = ((back.get("ready") or {}).get("reason") or "").rstrip(".")
             return "Nothing serves now, and what served before did not come up%s." % (": " + why if why else "")
+        if state == ASKED:
+            return "Nothing serves now: %s is stopped, as sglang_server_when_not_proven: stop asks." % back["unit"]
         return "Nothing serves now; nothing served before." if state == STOPPED else "Nothing serves now."
     where = "%s serves on port %s" % (serving["unit"], serving["port"])
     if state == DOWN:
@@ -78,8 +98,9 @@ def outcome(instance, step, attempts, back, serving, proof, pending=()):
     :arg serving: ``{"unit", "port"}`` of what is active now, or None.
     :arg proof: the proof that is valid now, or None.
     :arg pending: directives that are written and wait for the next restart.
-    :returns: ``{"success", "verdict", "message", "serving", "way_back", "attempts", "pool_tokens", "fraction",
-        "pending", "notices"}``; ``notices`` are sentences about processes that hold memory of its boards, and about
+    :returns: ``{"success", "verdict", "message", "serving", "way_back", "left_running", "attempts", "pool_tokens",
+        "fraction", "pending", "notices"}``; ``left_running``: the candidate serves on with its own files, not proven;
+        ``notices`` are sentences about processes that hold memory of its boards, and about
         witnesses that disagree.
     """
     action = step.get("action")
@@ -97,6 +118,7 @@ def outcome(instance, step, attempts, back, serving, proof, pending=()):
         # What is refused beside clients serves on, and holds.
         "verdict": verdict or step.get("verdict") or ("refused" if action == "refuse" else "failed"),
         "way_back": state,
+        "left_running": action == "done" and not success and restarted(last),
         "serving": serving,
         "attempts": len(attempts),
         "pool_tokens": (proof or {}).get("pool_tokens") if success else None,
@@ -105,10 +127,9 @@ def outcome(instance, step, attempts, back, serving, proof, pending=()):
         "notices": list(dict.fromkeys(noticed)),
     }
     result["message"] = _message(instance, step, last, result, back, proof)
-    result["rollback_message"] = "%s: %s %s" % (
+    result["rollback_message"] = "%s: %s" % (
         instance,
-        (step.get("reason") or "").strip(),
-        _serving_sentence(serving, state, back),
+        sentences(step.get("reason"), _serving_sentence(serving, state, back)),
     )
     return result
 
@@ -157,6 +178,6 @@ def _message(instance, step, last, result, back, proof):
     # What else holds memory of the boards may be all that is wrong.
     parts += result["notices"]
     parts.append(_serving_sentence(result["serving"], result["way_back"], back))
-    if action == "done":
+    if result["left_running"]:
         parts.append("It is not enabled, and systemd does not start it again when it dies.")
-    return " ".join(part for part in parts if part)
+    return sentences(*parts)

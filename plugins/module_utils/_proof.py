@@ -8,7 +8,8 @@ Private to the gpufleet.sglang collection; may change at any time.
 Layout below the state directory (default ``/var/lib/sglang``)::
 
     <instance>/proof.json          the last proof
-    <instance>/attempts.jsonl      every attempt, one JSON object a line, oldest first
+    <instance>/attempts.jsonl      the newest attempts, and older ones that still teach, see ``worth_keeping``; one JSON
+                                   object a line, oldest first
     <instance>/forgotten.json      up to when attempts teach nothing any more; absent when nothing was forgotten
     <instance>/change.json         the change that is open; absent when none is
     <instance>/away.json           clients are kept away; absent when they are not
@@ -19,6 +20,8 @@ A file is replaced whole (written beside, then renamed), so that an interruption
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -29,6 +32,17 @@ RUN_DIR = "/run/sglang"
 
 # What attempts teach, and under which name an attempt holds it.
 TAUGHT = {"measurements": "measurement", "deaths": "death"}
+
+# Attempts that are told, and that a plan learns from beside older ones that still teach.
+MOST_TOLD = 50
+# The newest attempts are kept whole, as evidence; a deployment makes a few, and a load on what runs makes one.
+MOST_ATTEMPTS = 100
+# Of older ones those that still teach: more than an instance has configurations and ways to die.
+MOST_TEACHING = 60
+# What of a death is a figure: two that differ in nothing else are of one kind.
+DEATH_FIGURES = ("reserve_needed_gib", "wanted_gib", "at", "figures", "reason")
+# The file is cut when it is longer by this, so that not every attempt writes it anew.
+CUT_BEHIND = 40
 
 # Longer than any task of a run takes between two renewals; a run that was killed keeps others waiting no longer than
 # this.
@@ -41,14 +55,17 @@ class Unreadable(ValueError):
 
 def write_json(path, data, mode=0o600):
     """Replace a JSON file whole."""
+    # In the order in which it came: arguments are written to the unit again as they stand here.
+    _write_whole(path, json.dumps(data, indent=1) + "\n", mode)
+
+
+def _write_whole(path, text, mode=0o600):
     directory = os.path.dirname(path)
     os.makedirs(directory, mode=0o755, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=directory, prefix=".new-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            # In the order in which it came: arguments are written to the unit again as they stand here.
-            json.dump(data, stream, indent=1)
-            stream.write("\n")
+            stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, mode)
@@ -71,6 +88,39 @@ def read_json(path):
             "Expected JSON in %s, found something else (%s); move the file away to go on without what it remembers."
             % (path, error)
         ) from error
+
+
+def worth_keeping(attempts, newest, forgotten_at=None):
+    """The newest attempts, and of older ones those that teach what no newer one does. In the order in which they came.
+
+    Of start-ups with the same keys and the same figures the newest teaches all. Of deaths that differ in their figures
+    alone the newest and the one that needed most count.
+
+    :arg attempts: oldest first. :arg newest: how many of them stay whatever they teach.
+    :arg forgotten_at: of ``TAUGHT``, up to when they teach nothing, seconds since the epoch.
+    """
+    measured, died, needed_most = {}, {}, {}
+    for place, attempt in enumerate(attempts):
+        measurement, death = (_teaches(attempt, what, forgotten_at or {}) for what in ("measurements", "deaths"))
+        if measurement:
+            figures = sorted(name for name in measurement if measurement[name] is not None)
+            measured[json.dumps([measurement.get("keys"), figures], sort_keys=True)] = place
+        if death:
+            alike = json.dumps({name: death[name] for name in death if name not in DEATH_FIGURES}, sort_keys=True)
+            died[alike] = place
+            needed = float(death.get("reserve_needed_gib") or 0)
+            if alike not in needed_most or needed >= needed_most[alike][0]:
+                needed_most[alike] = (needed, place)
+    cut = max(len(attempts) - newest, 0)
+    deaths = {*died.values(), *(place for _needed, place in needed_most.values())}
+    older = sorted(place for place in {*measured.values(), *deaths} if place < cut)
+    # Beyond the bound a death is worth more than a start-up, which the next start tells again.
+    kept = sorted(older, key=lambda place: (place in deaths, place))[-MOST_TEACHING:]
+    return [attempt for place, attempt in enumerate(attempts) if place >= cut or place in kept]
+
+
+def _teaches(attempt, what, forgotten_at):
+    return attempt.get(TAUGHT[what]) if attempt.get("at", 0) > forgotten_at.get(what, 0) else None
 
 
 def _ends_in_half_a_line(path):
@@ -96,6 +146,7 @@ class Store:
         self._change = os.path.join(self.directory, "change.json")
         self._away = os.path.join(self.directory, "away.json")
         self._lease = os.path.join(run_dir, "%s.lease" % instance)
+        self._lock = os.path.join(run_dir, "%s.lock" % instance)
 
     # proof
 
@@ -111,13 +162,18 @@ class Store:
 
     # attempts
 
-    def attempts(self, most=50):
-        """The newest attempts, oldest first. A half line at the end (power loss) is passed over."""
+    def attempts(self, most=MOST_TOLD):
+        """The newest attempts, oldest first. A half line at the end (power loss) is passed over.
+
+        :arg most: None for all that are kept.
+        """
         try:
             with open(self._attempts, encoding="utf-8") as stream:
-                lines = stream.readlines()[-most:]
+                lines = stream.readlines()
         except FileNotFoundError:
             return []
+        if most is not None:
+            lines = lines[-most:]
         found = []
         for line in lines:
             try:
@@ -133,15 +189,39 @@ class Store:
         handle = os.open(self._attempts, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(begin + json.dumps(attempt, sort_keys=True) + "\n")
+        self._cut_attempts()
+
+    def edit_attempts(self, edit):
+        """Replace the lines of the attempts by what ``edit`` makes of them; nothing where none are, or all stay.
+
+        :raises OSError: for a full disk; the attempts are as they were then.
+        """
+        try:
+            with open(self._attempts, encoding="utf-8") as stream:
+                lines = stream.readlines()
+        except FileNotFoundError:
+            return
+        edited = edit(lines)
+        if edited != lines:
+            _write_whole(self._attempts, "".join(edited))
+
+    def _cut_attempts(self):
+        attempts = self.attempts(most=None)
+        if len(attempts) <= MOST_ATTEMPTS + MOST_TEACHING + CUT_BEHIND:
+            return
+        kept = worth_keeping(attempts, MOST_ATTEMPTS, read_json(self._forgotten))
+        # The attempt is remembered already: what is cut today or with the next one is no reason to fail.
+        with contextlib.suppress(OSError):
+            _write_whole(self._attempts, "".join(json.dumps(one, sort_keys=True) + "\n" for one in kept))
 
     def taught(self, what):
         """What attempts taught and nobody forgot, oldest first.
 
         :arg what: ``measurements`` or ``deaths``.
         """
-        forgotten_at = (read_json(self._forgotten) or {}).get(what, 0)
-        attempts = [attempt for attempt in self.attempts() if attempt.get("at", 0) > forgotten_at]
-        return [attempt[TAUGHT[what]] for attempt in attempts if attempt.get(TAUGHT[what])]
+        forgotten_at = read_json(self._forgotten) or {}
+        attempts = worth_keeping(self.attempts(most=None), MOST_TOLD, forgotten_at)
+        return [one for one in (_teaches(attempt, what, forgotten_at) for attempt in attempts) if one]
 
     def forget(self, names, now=None):
         """Forget what attempts taught up to now. The attempts themselves stay: they are evidence.
@@ -223,6 +303,19 @@ class Store:
             shutil.rmtree(os.path.join(self.backup_directory, name))
         return removed
 
+    def remove_half_made_backups(self):
+        """Remove what a run left that was killed while it copied: no manifest, perhaps a key. Returns the names.
+
+        To be called by the run that holds the lease, when it is not making one.
+        """
+        if not os.path.isdir(self.backup_directory):
+            return []
+        folders = [os.path.join(self.backup_directory, name) for name in sorted(os.listdir(self.backup_directory))]
+        half_made = [path for path in folders if not os.path.exists(os.path.join(path, "manifest.json"))]
+        for path in half_made:
+            shutil.rmtree(path)
+        return [os.path.basename(path) for path in half_made]
+
     # lease
 
     def lease(self, now=None):
@@ -232,18 +325,35 @@ class Store:
             return lease
         return None
 
+    @contextlib.contextmanager
+    def _lease_alone(self):
+        """Nobody else looks at the lease to change it: of two runs that find it free in one moment one takes it.
+
+        The lock is a file of its own that stays: the lease is replaced whole, and a lock goes with its file. It ends
+        with the process that has it.
+        """
+        os.makedirs(os.path.dirname(self._lock), mode=0o755, exist_ok=True)
+        handle = os.open(self._lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
     def take_lease(self, run_id, who, seconds=LEASE_SECONDS):
         """Take or renew the lease. Returns None, or the lease of the run that holds it."""
-        held = self.lease()
-        if held and held.get("run_id") != run_id:
-            return held
-        write_json(self._lease, {"run_id": run_id, "who": who, "expires_at": time.time() + seconds})
-        return None
+        with self._lease_alone():
+            held = self.lease()
+            if held and held.get("run_id") != run_id:
+                return held
+            write_json(self._lease, {"run_id": run_id, "who": who, "expires_at": time.time() + seconds})
+            return None
 
     def release_lease(self, run_id):
-        held = read_json(self._lease)
-        if held and held.get("run_id") == run_id:
-            os.unlink(self._lease)
+        with self._lease_alone():
+            held = read_json(self._lease)
+            if held and held.get("run_id") == run_id:
+                os.unlink(self._lease)
 
 
 def renew_lease(lease, seconds=0.0, run_dir=RUN_DIR):

@@ -64,17 +64,26 @@ def _argv(pid, proc_root):
 
 
 def _launcher(pids, proc_root):
-    """(pid, words) of SGLang's launcher: a unit made by hand may start it from a shell or a script of its own."""
+    """(pid, words, None) of SGLang's launcher: a unit made by hand may start it from a shell or a script of its own.
+
+    (None, [], name of the program) when there is only one in a container.
+    """
+    contained, program = set(), None
     for pid in pids:
         argv = _argv(pid, proc_root)
-        if "sglang.launch_server" in argv or ("serve" in argv and any(word.endswith("sglang") for word in argv)):
-            return pid, argv
-    return None, []
+        name = _adopted.container_program(argv)
+        if name:
+            program = program or name
+            contained.update(descendants(pid, proc_root))
+        if pid not in contained and _adopted.launcher_words(argv) is not None:
+            return pid, argv, None
+    return None, [], program
 
 
 def _argument(argv, name, default):
-    """Value of ``--name`` in argv, the last one as SGLang reads it."""
+    """Value of ``--name`` of the launcher in argv, the last one as SGLang reads it."""
     found = default
+    argv = _adopted.launcher_words(argv) or []
     for position, word in enumerate(argv):
         if word.startswith(name + "="):
             found = word[len(name) + 1 :]
@@ -119,7 +128,8 @@ def read_process(pid, proc_root="/proc"):
     """What a unit's main process runs.
 
     :returns: ``{"pid", "pids" (it and all below it), "config_hash" (None for a process that we did not configure),
-        "command_line" (secrets masked), "host" and "port" (None when the launcher is not found), "memory_gib" (RAM that
+        "command_line" (secrets masked), "container" (the program that runs it in one, else None),
+        "host" and "port" (None when the launcher is not found), "memory_gib" (RAM that
         comes free when all of them end), "arguments", "environment" and "venv" of the launcher, see ``_adopted``}``;
         empty when there is none.
     """
@@ -127,13 +137,14 @@ def read_process(pid, proc_root="/proc"):
     if not argv:
         return {}
     tree = descendants(pid, proc_root)
-    launcher_pid, launcher = _launcher(tree, proc_root)
+    launcher_pid, launcher, container = _launcher(tree, proc_root)
     memory_kib = sum(_own_kib(process, proc_root) for process in tree)
     return {
         "pid": pid,
         "pids": sorted(tree),
         "config_hash": config_hash_of_environ(_read_bytes(os.path.join(proc_root, str(pid), "environ"))),
         "command_line": mask_text(" ".join(argv)),
+        "container": container,
         "host": _argument(launcher, "--host", DEFAULT_HOST) if launcher else None,
         "port": _port_of(launcher),
         "memory_gib": round(memory_kib / 1024.0 / 1024.0, 3),

@@ -25,16 +25,29 @@ def sha256_of(path):
         return None
 
 
-def take(directory, manifest, paths):
+def take(directory, manifest, paths, only_read=()):
     """Copy the files to ``directory`` and write the manifest last: a backup without one is none.
 
+    A disk that is full leaves nothing of it, because a copy may hold a key. What a run leaves that is killed in it is
+    removed by the next close, see ``Store.remove_half_made_backups``.
+
     :arg paths: absolute paths; one that does not exist is recorded as absent, so that putting back removes it.
+    :arg only_read: of files that others use too: kept to tell what was started, never compared and never put back.
     """
     os.makedirs(directory, mode=0o700)
+    try:
+        files = _copied(directory, paths, only_read)
+        write_json(os.path.join(directory, "manifest.json"), dict(manifest, files=files))
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def _copied(directory, paths, only_read):
     files = []
-    for number, path in enumerate(paths):
+    for number, path in enumerate([*paths, *only_read]):
         digest = sha256_of(path)
-        entry = {"path": path, "sha256": digest, "stored": None}
+        entry = {"path": path, "sha256": digest, "stored": None, "only_read": path in only_read}
         if digest is not None:
             entry["stored"] = "%02d-%s" % (number, os.path.basename(path))
             status = os.stat(path)
@@ -42,12 +55,13 @@ def take(directory, manifest, paths):
             shutil.copyfile(path, os.path.join(directory, entry["stored"]))
             os.chmod(os.path.join(directory, entry["stored"]), 0o600)
         files.append(entry)
-    write_json(os.path.join(directory, "manifest.json"), dict(manifest, files=files))
+    return files
 
 
 def differences(manifest):
     """Paths on the host that are not as the manifest has them."""
-    return [entry["path"] for entry in manifest["files"] if sha256_of(entry["path"]) != entry["sha256"]]
+    owned = [entry for entry in manifest["files"] if not entry.get("only_read")]
+    return [entry["path"] for entry in owned if sha256_of(entry["path"]) != entry["sha256"]]
 
 
 def put_back(directory, manifest):
@@ -83,10 +97,13 @@ def gone(directory, manifest):
 def line(summary, is_as_now=False):
     """A backup in one line, for the person who chooses one.
 
-    :arg summary: ``{"name", "kind", "engine_version", "pool_tokens", "fraction", "serving", "gone"}``, see ``_change``.
+    :arg summary: ``{"name", "kind", "soaked", "engine_version", "pool_tokens", "fraction", "serving", "gone"}``, see
+        ``_change``.
     :arg is_as_now: what it holds is what runs.
     """
-    parts = [summary["name"], {"proof": "proven", "baseline": "not proven", "empty": "nothing"}[summary["kind"]]]
+    # Without a load that it survived a configuration holds, and is not proven.
+    recorded = "proven" if summary["soaked"] else "holds, proven by no load"
+    parts = [summary["name"], {"proof": recorded, "baseline": "not proven", "empty": "nothing"}[summary["kind"]]]
     if summary["kind"] == "proof":
         pool = summary.get("pool_tokens")
         parts.append("engine %s" % summary.get("engine_version"))
@@ -102,11 +119,15 @@ def _replace(source, entry):
     """Put one stored file in place; root's alone until owner and mode are what they were (it may hold a key)."""
     temporary = entry["path"] + ".way-back"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as target, open(source, "rb") as stored:
-        shutil.copyfileobj(stored, target)
-    os.chown(temporary, entry["uid"], entry["gid"])
-    os.chmod(temporary, entry["mode"])
-    os.replace(temporary, entry["path"])
+    try:
+        with os.fdopen(handle, "wb") as target, open(source, "rb") as stored:
+            shutil.copyfileobj(stored, target)
+        os.chown(temporary, entry["uid"], entry["gid"])
+        os.chmod(temporary, entry["mode"])
+        os.replace(temporary, entry["path"])
+    except BaseException:
+        os.unlink(temporary)
+        raise
 
 
 def unit_still_runs(before, now, changed_files=()):

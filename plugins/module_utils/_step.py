@@ -13,6 +13,7 @@ from __future__ import annotations
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _classes
 from ansible_collections.gpufleet.sglang.plugins.module_utils._budget_explain import missing_text, paste
 from ansible_collections.gpufleet.sglang.plugins.module_utils._keys import config_hash
+from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import restarted, sentences
 from ansible_collections.gpufleet.sglang.plugins.module_utils._verdict import LEFT_RUNNING_KINDS
 
 # What a plan moves, by group of a configuration, as a sentence names it. Nothing else of it is ever told: an argument
@@ -205,9 +206,15 @@ def _listed(change):
 def _back(reason, last, settings):
     """The way back, or what the user wants in its place when nothing could be proven."""
     wanted = settings.get("when_not_proven") or "restore"
-    if wanted == "keep" and last["verdict"] == "short":
-        return step("done", "%s It serves on, as sglang_server_when_not_proven: keep asks." % reason)
+    if wanted == "keep" and _serves_short(last):
+        return step("done", sentences(reason, "It serves on, as sglang_server_when_not_proven: keep asks."))
     return step("back", reason, {"stop": wanted == "stop"})
+
+
+def _serves_short(attempt):
+    """Whether the server of an attempt is up, with a pool under the promise. A death of memory may be short too."""
+    ready = (attempt.get("startup") or {}).get("state") == "ready"
+    return attempt["verdict"] == "short" and ready and not attempt.get("failure")
 
 
 def _step_after(plan, attempts, settings):
@@ -219,27 +226,55 @@ def _step_after(plan, attempts, settings):
     if failure.get("kind") in LEFT_RUNNING_KINDS and not last.get("soak"):
         return step("done", last.get("reason") or "Nothing told the pool of this start-up.")
     limit = settings.get("max_attempts") or 3
-    if len(attempts) >= limit:
-        return _back("All %d attempts are used up; the last one: %s" % (limit, last.get("reason")), last, settings)
+    # What was proven as it ran cost no restart.
+    used_up = len([attempt for attempt in attempts if restarted(attempt)]) >= limit
     if verdict == "failed":
+        if used_up:
+            return _back(_used_up(limit, last), last, settings)
         return _step_after_failure(last, failure, attempts, settings)
-    if plan.get("refusal") or not (plan.get("feasible") or plan.get("is_open")):
-        why = plan.get("refusal") or "No other fraction can hold it."
-        if plan.get("works") and not plan.get("refusal"):
-            why = "What is declared is not moved; what works is %s." % paste(plan["works"])
-        return _back("%s %s" % (last.get("reason"), why), last, settings)
     values = values_of_plan(plan, settings.get("engine_version"))
-    if values["config_hash"] in [attempt.get("config_hash") for attempt in attempts]:
-        return _back("%s The plan has no other values to offer." % last.get("reason"), last, settings)
+    dead_end = _dead_end(plan, last, attempts, values)
+    if used_up:
+        more = dead_end or "The next run begins with %s." % _named(last, values)
+        return _back(sentences(_used_up(limit, last), more), last, settings)
+    if dead_end:
+        return _back(sentences(last.get("reason"), dead_end), last, settings)
+    change = _classes.change_of([(_classes.RESTART_SOAK, "fraction")])
+    return step("try", sentences(last.get("reason"), "Next: %s." % _named(last, values)), values, change)
+
+
+def _used_up(limit, last):
+    """That no attempt is left, and what the last one came to."""
+    if limit == 1:
+        return "The one attempt is used up: %s" % last.get("reason")
+    return "All %d attempts are used up; the last one: %s" % (limit, last.get("reason"))
+
+
+def _named(last, values):
+    """The next configuration by what it moves, in words."""
     moved = moved_levers(last.get("values") or {}, values)
-    if verdict == "unsafe" and list(moved) == [FRACTION] and _was_capped(last, values):
-        why = "The cap held the pool at %s tokens already, so another fraction alone changes nothing." % (
+    return ", ".join("%s %s" % pair for pair in moved.items()) or "fraction %s" % values["fraction"]
+
+
+def _dead_end(plan, last, attempts, values):
+    """Why no other configuration is tried, with values that work or what fits, where that is known; None when one is.
+
+    :arg last: the last attempt, ``short`` or ``unsafe``. :arg values: those of the plan that was made behind it.
+    """
+    if plan.get("refusal"):
+        return plan["refusal"]
+    if not (plan.get("feasible") or plan.get("is_open")):
+        if plan.get("works"):
+            return "What is declared is not moved; what works is %s." % paste(plan["works"])
+        return "No other fraction can hold it."
+    if values["config_hash"] in [attempt.get("config_hash") for attempt in attempts]:
+        return "The plan has no other values to offer."
+    moved = moved_levers(last.get("values") or {}, values)
+    if last["verdict"] == "unsafe" and list(moved) == [FRACTION] and _was_capped(last, values):
+        return "The cap held the pool at %s tokens already, so another fraction alone changes nothing." % (
             f"{values['cap_tokens']:,}"
         )
-        return _back("%s %s" % (last.get("reason"), why), last, settings)
-    change = _classes.change_of([(_classes.RESTART_SOAK, "fraction")])
-    named = ", ".join("%s %s" % pair for pair in moved.items()) or "fraction %s" % values["fraction"]
-    return step("try", "%s Next: %s." % (last.get("reason"), named), values, change)
+    return None
 
 
 def moved_levers(before, after):
@@ -267,6 +302,6 @@ def _step_after_failure(last, failure, attempts, settings):
     retried = len(attempts) > 1 and attempts[-2].get("config_hash") == last.get("config_hash")
     if failure.get("transient") and not retried:
         change = _classes.change_of([(last.get("class") or _classes.RESTART_SOAK, "a failure that can pass")])
-        reason = "%s This can pass: one more start, unchanged." % last.get("reason")
+        reason = sentences(last.get("reason"), "This can pass: one more start, unchanged.")
         return step("try", reason, last.get("values") or {}, change)
     return _back(last.get("reason") or "The server did not come up.", last, settings)

@@ -215,6 +215,8 @@ def death(failure, plan, startup):
         "wanted_gib": round(wanted_mib / 1024.0, 3),
         "at": failure.get("at"),
         "figures": figures,
+        # What the engine chose by its boards is in no key of what was declared.
+        "chunked_prefill_size": startup.get("chunked_prefill_size"),
         "keys": plan.get("quantity_keys") or {},
         "reason": "%s in phase %s wanted %.0f MiB with %.0f MiB free."
         % (failure["kind"], failure.get("phase"), wanted_mib, free_mib or 0.0),

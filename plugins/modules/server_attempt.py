@@ -17,7 +17,7 @@ description:
   - With O(state=loaded) it remembers a load on a configuration that runs and has a proof. The proof is renewed by it,
     or no longer counts as put under load. What was declared stays as it was.
   - With O(state=closed) it closes the change, so that the next run finds nothing to finish or to undo,
-    and says what the run came to.
+    says what the run came to, and writes beside each attempt of the run what was decided after it (C(next)).
   - With O(state=forgotten) it forgets what attempts taught. They stay as evidence, and so does the proof.
   - It never fails for a verdict. The verdict is data.
 extends_documentation_fragment:
@@ -49,7 +49,9 @@ options:
     description: A unit made by hand that serves in the place of this instance.
     type: str
   back:
-    description: What the way back started, empty when there was none or nothing had served before.
+    description:
+      - What the way back started, empty when nothing had served before. C(asked_to_stop) with C(unit) tells that it
+        was to stay stopped, C(untouched) that nothing had been replaced.
     type: dict
     default: {}
   attempts:
@@ -134,8 +136,9 @@ RETURN = r"""
 attempt:
   description:
     - The attempt as it is remembered (RV(ignore:verdict), RV(ignore:reason) in one sentence, RV(ignore:failure),
-      RV(ignore:measurement), RV(ignore:death), RV(ignore:startup), RV(ignore:headroom) of every board,
-      RV(ignore:pools) of every DP rank, RV(ignore:notices), RV(ignore:soak)).
+      RV(ignore:action), RV(ignore:step) with the reason for which it was tried, RV(ignore:values) and
+      RV(ignore:request), RV(ignore:measurement), RV(ignore:death), RV(ignore:startup), RV(ignore:headroom) of every
+      board, RV(ignore:pools) of every DP rank, RV(ignore:notices), RV(ignore:soak)).
   returned: O(state=judged) and O(state=loaded)
   type: dict
 soaked:
@@ -155,16 +158,20 @@ forgotten:
 outcome:
   description:
     - What the run came to (RV(ignore:success), RV(ignore:verdict), RV(ignore:message) for a person,
-      RV(ignore:serving) now,
-      RV(ignore:way_back), number of RV(ignore:attempts), RV(ignore:pool_tokens), RV(ignore:fraction), what is
-      RV(ignore:pending), and RV(ignore:notices), such as processes that nobody expected on the boards).
+      RV(ignore:serving) now, RV(ignore:way_back) (V(restored), V(restored_degraded), V(down), V(stopped) where nothing
+      had served, V(stopped_as_asked) by C(sglang_server_when_not_proven), null where there was none), number of
+      RV(ignore:attempts), RV(ignore:pool_tokens), RV(ignore:fraction), what is RV(ignore:pending), whether an unproven
+      server is RV(ignore:left_running) with the files of this run, and RV(ignore:notices), such as processes that
+      nobody expected on the boards).
   returned: O(state=closed)
   type: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _decided
 from ansible_collections.gpufleet.sglang.plugins.module_utils._change import Instance, Refused
+from ansible_collections.gpufleet.sglang.plugins.module_utils._drift import as_left
 
 
 def judged(module, instance):
@@ -205,10 +212,18 @@ def closed(module, instance):
         module.warn(outcome["message"])
     if module.check_mode:
         return {"changed": not instance.snapshot_needed(), "outcome": outcome}
+    try:
+        _decided.remember(instance.store, params["run_id"], params["attempts"], params["step"])
+    except OSError as error:
+        # A full disk is no reason to leave the change open.
+        module.warn("Expected to write what was decided beside the attempts, found: %s; make room on the host." % error)
     if outcome["way_back"] == "down":
         # What served before does not serve: the next run has to find that open and try again.
         instance.store.release_lease(params["run_id"])
         return {"changed": False, "outcome": outcome}
+    proof = instance.store.proof()
+    if outcome["left_running"] and proof:
+        instance.store.write_proof(as_left(proof))
     return {"changed": instance.close(params["run_id"], params["keep_backups"]), "outcome": outcome}
 
 

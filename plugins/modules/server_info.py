@@ -71,7 +71,10 @@ unit:
   returned: success
   type: dict
 adopted:
-  description: The same for O(adopt_unit).
+  description:
+    - The same for O(adopt_unit), with RV(ignore:own_files), the files that are this unit's alone,
+      RV(ignore:name_refusal), one sentence on why its name cannot be freed, and RV(ignore:refusal), one on why it
+      cannot be adopted. Both are empty when it can.
   returned: success
   type: dict
 active:
@@ -106,6 +109,11 @@ running:
     command_line:
       description: Its command line, secrets masked.
       type: str
+    container:
+      description:
+        - The program that runs it in a container, such as V(docker). Nothing is told then of what runs in it.
+          V(null) when it is a process of the host.
+      type: str
     host:
       description: Address that it was told to listen on, V(null) when that cannot be told.
       type: str
@@ -139,12 +147,16 @@ attempts:
   type: list
   elements: dict
 measurements:
-  description: What the attempts measured, as M(gpufleet.sglang.memory_plan) takes it.
+  description:
+    - What the newest attempts measured, and of older ones what no newer one did, as
+      M(gpufleet.sglang.memory_plan) takes it.
   returned: success
   type: list
   elements: dict
 deaths:
-  description: Deaths remembered as reserve needed, as M(gpufleet.sglang.memory_plan) takes them.
+  description:
+    - Deaths remembered as reserve needed, as M(gpufleet.sglang.memory_plan) takes them. Only the playbook
+      C(gpufleet.sglang.forget) puts them out of mind.
   returned: success
   type: list
   elements: dict
@@ -163,7 +175,8 @@ open_change_is_proven:
   type: bool
 backups:
   description:
-    - What there is to go back to, oldest first. RV(ignore:gone) are the program and the folder of the model that it
+    - What there is to go back to, oldest first. RV(ignore:soaked) is whether what ran survived a load.
+    - RV(ignore:gone) are the program and the folder of the model that it
       needs and that are no longer on the host.
   returned: success
   type: list
@@ -173,7 +186,7 @@ previous:
   returned: success
   type: str
 last_proof:
-  description: The same, among backups in which a proven configuration ran.
+  description: The same, among backups in which a configuration ran that a load proved.
   returned: success
   type: str
 ways_back:

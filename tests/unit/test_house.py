@@ -184,3 +184,8 @@ def test_what_runs_on_hosts_needs_the_standard_library_only(utility):
     """``requests`` comes with the engine, ``packaging`` with ansible-core: both only where the code can do without."""
     allowed = {"requests", "packaging", "ansible", "ansible_collections", *sys.stdlib_module_names}
     assert imports_of(ROOT / "plugins" / "module_utils" / f"{utility}.py") - allowed == set()
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("changelogs/fragments/*.yml")), ids=lambda path: path.name)
+def test_a_fragment_of_the_changelog_is_lists_of_sentences(path):
+    assert all(isinstance(entry, str) for entries in load(path).values() for entry in entries)

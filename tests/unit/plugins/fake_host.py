@@ -6,7 +6,7 @@ HAND_MADE = {"state": "active", "enabled": "enabled", "pid": 100, "invocation": 
 
 
 class FakeHost:
-    """``units``: name -> {"state", "enabled", "pid", "invocation", "fragment"}; any other does not exist."""
+    """``units``: name -> {"state", "enabled", "pid", "invocation", "fragment", "drop_ins"}; no other is there."""
 
     def __init__(self, root, units=None):
         self.units = units or {}
@@ -42,6 +42,6 @@ class FakeHost:
             "NRestarts": 0,
             "Result": "success",
             "FragmentPath": unit.get("fragment", "/etc/systemd/system/" + name),
-            "DropInPaths": "",
+            "DropInPaths": " ".join(unit.get("drop_ins", ())),
         }
         return 0, "".join("%s=%s\n" % item for item in lines.items()), ""

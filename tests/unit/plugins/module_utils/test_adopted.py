@@ -54,8 +54,53 @@ def test_a_command_line_is_read_by_its_one_names_and_without_its_key():
 
 
 def test_of_an_argument_given_twice_the_last_one_counts():
-    assert _adopted.arguments_of(["x", "--tp", "4", "--tensor-parallel-size", "8"]) == {"tp-size": 8}
+    assert _adopted.arguments_of(["sglang", "serve", "--tp", "4", "--tensor-parallel-size", "8"]) == {"tp-size": 8}
     assert _adopted.arguments_of(["/bin/sleep", "7"]) == _adopted.arguments_of([]) == {}
+
+
+DOCKER = [
+    "/usr/bin/docker", "run", "--rm", "--gpus", "all", "--port", "1", "-v", "/m:/m", "lmsysorg/sglang:v0.5.9",
+    "python3", "-m", "sglang.launch_server", "--model-path", "/m/kimi", "--tp", "8",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        DOCKER,
+        ["numactl", "--cpunodebind=0", "python", "-m", "sglang.launch_server", "--model-path", "/m/kimi", "--tp=8"],
+        ["/srv/venv/bin/python", "-X", "dev", "/srv/venv/bin/sglang", "serve", "--model-path", "/m/kimi", "--tp", "8"],
+        ["python", "/srv/sglang/python/sglang/launch_server.py", "--model-path", "/m/kimi", "--tp", "8"],
+    ],
+)
+def test_arguments_begin_behind_the_launcher(argv):
+    assert _adopted.arguments_of(argv) == {"model-path": "/m/kimi", "tp-size": 8}
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        (DOCKER, "docker"),
+        (["podman", "run", "image"], "podman"),
+        (["/usr/bin/python3", "/usr/bin/docker-compose", "up"], "docker-compose"),
+        (["sudo", "docker", "run", "image"], "docker"),
+        (["/usr/bin/conmon", "--api-version", "1"], "conmon"),
+        (["/bin/bash", "/usr/local/bin/serve", "docker"], None),
+        (["python", "-m", "sglang.launch_server", "--served-model-name", "docker"], None),
+        ([], None),
+    ],
+)
+def test_a_program_that_starts_containers_is_known_by_its_name(argv, name):
+    assert _adopted.container_program(argv) == name
+
+
+def test_a_server_in_a_container_is_not_adopted():
+    assert _adopted.refusal("hand.service", {"container": None}) == _adopted.refusal("hand.service", {}) == ""
+    said = _adopted.refusal("hand.service", {"container": "docker"})
+    assert said == (
+        "Expected hand.service to run SGLang's launcher as a process of this host, found a container that docker runs, "
+        "so it is not adopted: stop and disable it by hand, and leave sglang_server_adopt_unit empty."
+    )
 
 
 def test_of_the_environment_only_what_matters_is_read():

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _budget_base as bases
@@ -176,3 +178,19 @@ def test_who_states_the_figures_of_the_load_is_refused():
 def test_a_declared_fraction_is_never_open():
     tokens = boundary(lambda one: one.feasible or one.is_open) * 1000
     assert planned(tokens, mem_fraction_static=0.9).is_open is False
+
+
+@pytest.mark.parametrize(
+    ("death", "floor_gib"),
+    [
+        ({"origin": "play", "chunked_prefill_size": 16384}, 0.0),  # kin, on boards with another default
+        ({"origin": "play", "chunked_prefill_size": 8192}, 9.0),
+        ({"origin": "play"}, 9.0),  # of a time before it was kept
+        ({"origin": "host", "chunked_prefill_size": 16384}, 9.0),
+    ],
+)
+def test_a_death_of_kin_with_another_chunk_teaches_nothing_here(death, floor_gib):
+    died = dict(death, reserve_needed_gib=9.0, keys={"activation": "a"})
+    candidate = types.SimpleNamespace(keys={"activation": "a"}, chunk_tokens=8192, rows=(), table_gib=None)
+    inp = types.SimpleNamespace(deaths=[died], keys=None)
+    assert learned.lessons(inp, candidate, [(candidate, candidate.keys)]) == (floor_gib, 0.0)

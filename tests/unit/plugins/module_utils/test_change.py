@@ -518,3 +518,59 @@ def test_a_backup_tells_that_its_engine_is_gone(world):
     found = instance.inform()
     assert found["backups"][0]["gone"] == ["/nowhere/0.5.10/bin/python"]
     assert "no longer on the host: /nowhere/0.5.10/bin/python" in found["ways_back"][0]
+
+
+def test_what_other_units_read_too_is_in_no_way_back(world):
+    """Site-wide drop-ins, a template and a package's unit are kept to be read: a way back does not overwrite them."""
+    site = world.root / "etc" / "service.d" / "limits.conf"
+    template = world.root / "etc" / "sglang@.service"
+    site.parent.mkdir(parents=True)
+    site.write_text("[Service]\nLimitNOFILE=1\n")
+    template.write_text("[Service]\nExecStart=/nowhere/python\n")
+    world.serve(unit="sglang@k26.service")
+    world.host.units["sglang@k26.service"].update(fragment=str(template), drop_ins=[str(site)])
+    instance = world.instance(adopt_unit="sglang@k26.service")
+    adopted = instance.inform()["adopted"]
+    assert (adopted["own_files"], "which other units are made from" in adopted["name_refusal"]) == ([], True)
+    instance.take_snapshot("run", world.files)
+    site.write_text("[Service]\nLimitNOFILE=2\n")
+    template.write_text("[Service]\nExecStart=/nowhere/other\n")
+    world.host.units["sglang@k26.service"]["invocation"] = "e" * 32
+    manifest = instance.find_backup("change")
+    assert [step["stop"] for step in instance.plan_back(manifest)] == [False, False]
+    assert instance.put_back(manifest) == []
+    assert (site.read_text()[-2:], template.read_text()[-6:]) == ("2\n", "other\n")
+    assert instance.inform()["backups"][0]["gone"] == ["/nowhere/python"]
+
+
+def test_a_server_in_a_container_is_told_as_what_is_not_adopted(world):
+    world.serve(unit="hand.service")
+    assert world.instance(adopt_unit="hand.service").inform()["adopted"]["refusal"] == ""
+    (world.host.proc / "100" / "cmdline").write_bytes(b"docker\0run\0image\0python\0-m\0sglang.launch_server\0")
+    refusal = world.instance(adopt_unit="hand.service").inform()["adopted"]["refusal"]
+    assert refusal.startswith("Expected hand.service to run SGLang's launcher as a process of this host")
+
+
+def test_what_no_load_proved_is_no_last_proof(world):
+    """A record of sglang_server_soak: none, or of one that a later load took the word back from, only holds."""
+    instance = unsoaked(world)
+    world.serve(config_hash=STEP["values"]["config_hash"])
+    held = instance.take_snapshot("a", world.files)
+    assert (held["kind"], held["soaked"]) == ("proof", False)
+    world.unit_file.write_text("newer\n")
+    found = instance.inform()
+    assert (found["last_proof"], found["previous"]) == (None, held["name"])
+    assert "holds, proven by no load" in found["ways_back"][0]
+
+
+def test_what_a_killed_run_left_of_a_backup_goes_with_the_next_close(world):
+    instance = world.instance()
+    name = instance.take_snapshot("run", world.files)["name"]
+    half = world.root / "state" / "main" / "backup" / "20200101T000000Z"
+    half.mkdir()
+    (half / "00-main.secret.yaml").write_text("api-key: canary\n")
+    assert instance.close("run", keep=5) is True
+    assert [path.name for path in half.parent.iterdir()] == [name]
+    half.mkdir()
+    assert instance.close("run", keep=5) is False
+    assert not half.exists()

@@ -44,6 +44,18 @@ def test_a_file_that_is_gone_drifts(tmp_path):
     assert _drift.drift({"files": {path: "0" * 64}}, [path, "/never/proven"], []) == [path]
 
 
+def test_files_that_the_role_left_itself_do_not_drift_and_later_changes_do(tmp_path):
+    path, never = tmp_path / "main.env", str(tmp_path / "other.env")
+    path.write_text("KEPT=1")
+    proof = {"files": {str(path): "0" * 64}, "config_hash": "abc"}
+    left = _drift.as_left(proof)
+    assert left["config_hash"] == "abc"
+    assert proof["files"] == {str(path): "0" * 64}
+    assert _drift.drift(left, [str(path), never], []) == []
+    path.write_text("BY_HAND=1")
+    assert _drift.drift(left, [str(path), never], []) == [str(path)]
+
+
 def test_a_unit_that_is_no_text_of_ours_is_not_carried_around(tmp_path):
     large = tmp_path / "large.service"
     large.write_text("#" * 300000)

@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import outcome, surprise, way_back_state
+from ansible_collections.gpufleet.sglang.plugins.module_utils._outcome import (
+    outcome,
+    sentences,
+    surprise,
+    way_back_state,
+)
 
 SERVING = {"unit": "sglang-main.service", "port": 30000}
 PROOF = {"pool_tokens": 200000, "fraction": 0.93, "soaked": True}
@@ -17,6 +22,8 @@ FAILED = {"verdict": "failed", "failure": {"kind": "bad_args", "advice": "remove
         (BACK, "restored"),
         ({"ready": {"verdict": "short", "startup": {"state": "ready"}}}, "restored_degraded"),
         ({"ready": {"verdict": "failed", "startup": {"state": "loading"}}}, "down"),
+        ({"unit": "sglang-main.service", "asked_to_stop": True}, "stopped_as_asked"),
+        ({"untouched": True}, None),
     ],
 )
 def test_way_back_state(back, state):
@@ -64,6 +71,23 @@ def test_a_failed_first_deployment_says_that_nothing_served_before():
     assert "Nothing serves now; nothing served before." in found["message"]
 
 
+def test_a_server_that_was_to_be_stopped_is_not_told_as_if_nothing_had_served():
+    back = {"unit": "sglang-main.service", "kind": "proof", "asked_to_stop": True}
+    found = outcome("main", {"action": "back", "reason": "x."}, [FAILED], back, None, PROOF)
+    assert (found["success"], found["way_back"]) == (False, "stopped_as_asked")
+    assert found["message"].endswith(
+        "Nothing serves now: sglang-main.service is stopped, as sglang_server_when_not_proven: stop asks."
+    )
+
+
+def test_where_nothing_was_replaced_there_was_no_way_back():
+    back = {"untouched": True}
+    found = outcome("main", {"action": "back", "reason": "No space left."}, [], back, SERVING, PROOF)
+    assert (found["success"], found["way_back"]) == (False, None)
+    assert found["message"] == "main: not proven. No space left. sglang-main.service serves on port 30000."
+    assert outcome("main", {"action": "back"}, [], back, None, None)["message"].endswith("Nothing serves now.")
+
+
 def test_a_baseline_that_does_not_start_is_said():
     back = {"ready": {"verdict": "failed", "reason": "Address in use."}}
     found = outcome("main", {"action": "back", "reason": "x"}, [FAILED], back, None, None)
@@ -103,8 +127,15 @@ def test_a_hand_made_server_with_a_key_of_its_own_is_restored_by_its_ready_line(
 
 
 def test_what_is_left_running_says_what_it_lacks():
-    found = outcome("main", {"action": "done", "reason": "No witness."}, [{"verdict": "failed"}], {}, SERVING, None)
+    candidate = [{"verdict": "failed", "action": "try"}]
+    found = outcome("main", {"action": "done", "reason": "No witness."}, candidate, {}, SERVING, None)
     assert found["message"].endswith("It is not enabled, and systemd does not start it again when it dies.")
+
+
+def test_a_unit_that_was_not_restarted_is_enabled_as_it_was():
+    loaded = [{"verdict": "failed", "action": "prove"}]
+    found = outcome("main", {"action": "done", "reason": "No witness."}, loaded, {}, SERVING, PROOF)
+    assert found["message"] == "main: not proven. No witness. sglang-main.service serves on port 30000."
 
 
 @pytest.mark.parametrize(
@@ -161,3 +192,12 @@ def test_a_load_that_was_not_allowed_leaves_a_server_that_holds():
 def test_a_way_back_to_what_was_never_put_under_load_is_not_called_proven():
     found = outcome("main", {"action": "back", "reason": "x."}, [FAILED], dict(BACK, soaked=False), SERVING, PROOF)
     assert "again: the last configuration that held (it was never put under load), pool 200,000" in found["message"]
+
+
+def test_sentences_end_as_sentences():
+    assert sentences("They do not fit", "", None, "It serves on.", " Does it? ") == (
+        "They do not fit. It serves on. Does it?"
+    )
+    found = outcome("main", {"action": "refuse", "reason": "They do not fit"}, [], {}, SERVING, PROOF)
+    assert found["message"].endswith("They do not fit. sglang-main.service serves on port 30000.")
+    assert found["rollback_message"] == "main: They do not fit. sglang-main.service serves on port 30000."

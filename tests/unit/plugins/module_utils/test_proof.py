@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import pytest
 
@@ -133,3 +134,83 @@ def test_a_change_can_be_taken_over(store):
     store.open_change({"run_id": "a", "backup": "x"})
     store.own_change("b")
     assert store.change() == {"run_id": "b", "backup": "x"}
+
+
+def take_together(folder, name, start, refused):
+    """Take the lease when all others do too, and note who was found to hold it."""
+    store = _proof.Store(str(folder / "state"), "main", str(folder / "run"))
+    start.wait()
+    refused.append(store.take_lease(name, name))
+
+
+def test_of_runs_that_find_the_lease_free_in_one_moment_one_takes_it(store, tmp_path):
+    for turn in range(40):
+        start, refused = threading.Barrier(4), []
+        # One that expired is as good as none.
+        store.take_lease("dead", "dead", seconds=-1)
+        names = ["%d-%d" % (turn, number) for number in range(4)]
+        threads = [threading.Thread(target=take_together, args=(tmp_path, name, start, refused)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        winner = store.lease()["run_id"]
+        assert sorted("" if held is None else held["run_id"] for held in refused) == ["", winner, winner, winner]
+        store.release_lease(winner)
+        assert store.lease() is None
+
+
+def attempt(at, death_gib=None, keys="a", phase="wave", **measured):
+    measurement = dict(measured, keys={"weights": keys}) if measured else None
+    death = {"reserve_needed_gib": death_gib, "at": at, "keys": {"activation": keys}, "phase": phase}
+    return {"at": at, "measurement": measurement, "death": death if death_gib else None}
+
+
+def needed_of(store):
+    return [death["reserve_needed_gib"] for death in store.taught("deaths")]
+
+
+def test_a_death_is_remembered_however_many_loads_came_behind_it(store):
+    store.append_attempt(attempt(1, 6.5))
+    store.append_attempt(attempt(2, pool_tokens=7, least_free_gib=3.0))
+    for at in range(3, 303):
+        store.append_attempt(attempt(at, pool_tokens=at, least_free_gib=None))
+    assert needed_of(store) == [6.5]
+    told = store.taught("measurements")
+    # Of an older one a figure that no newer one has counts.
+    assert (told[0]["least_free_gib"], len(told)) == (3.0, 51)
+    assert (told[1]["pool_tokens"], told[-1]["pool_tokens"]) == (253, 302)
+    assert len(store.attempts()) == 50
+    with open(os.path.join(store.directory, "attempts.jsonl"), encoding="utf-8") as stream:
+        assert len(stream.read().splitlines()) <= 200
+
+
+def test_of_old_deaths_of_one_kind_the_newest_and_the_one_that_needed_most_are_kept():
+    deaths = [attempt(1, 5.0), attempt(2, 9.0), attempt(3, 7.0), attempt(4, 6.0), attempt(5, 1.0, keys="b")]
+    deaths += [attempt(6, 2.0, phase="graphs")]
+    later = [attempt(at) for at in range(7, 10)]
+    kept = _proof.worth_keeping(deaths + later, newest=3)
+    assert [one["at"] for one in kept] == [2, 4, 5, 6, 7, 8, 9]
+    # What was forgotten is no reason to keep an attempt.
+    assert [one["at"] for one in _proof.worth_keeping(deaths + later, 3, {"deaths": 4})] == [5, 6, 7, 8, 9]
+
+
+def test_of_too_many_old_attempts_deaths_stay_first(monkeypatch):
+    monkeypatch.setattr(_proof, "MOST_TEACHING", 2)
+    old = [attempt(1, 5.0), attempt(2, pool_tokens=1, keys="b"), attempt(3, pool_tokens=1, keys="c")]
+    assert [one["at"] for one in _proof.worth_keeping([*old, attempt(4)], newest=1)] == [1, 3, 4]
+
+
+def test_an_attempt_is_remembered_where_the_file_cannot_be_cut(store, monkeypatch):
+    for name in ("MOST_ATTEMPTS", "MOST_TEACHING", "CUT_BEHIND"):
+        monkeypatch.setattr(_proof, name, 1)
+    for number in range(3):
+        store.append_attempt({"number": number})
+
+    def full(*dummy, **more):
+        raise OSError(28, "No space left")
+
+    monkeypatch.setattr(_proof.tempfile, "mkstemp", full)
+    store.append_attempt({"number": 3})
+    monkeypatch.undo()
+    assert [one["number"] for one in store.attempts()] == [0, 1, 2, 3]

@@ -50,6 +50,30 @@ def test_a_port_that_cannot_be_told_is_not_guessed(host, argv):
     assert _service.describe(host.run_command, "sglang-main.service", str(host.proc))["running"]["port"] is None
 
 
+CONTAINED = ["docker", "run", "--port", "1", "image", "python", "-m", "sglang.launch_server", "--tp", "8"]
+
+
+def test_a_server_in_a_container_is_no_process_of_the_unit(host):
+    host.process(100, ["/bin/sh", "/usr/local/bin/serve-by-hand"], [])
+    host.process(101, CONTAINED, ["SGLANG_X=1"], parent=100)
+    # What crun and apptainer start is a process of the unit, with the paths of its container.
+    host.process(102, ["python", "-m", "sglang.launch_server", "--port", "31000"], [], parent=101)
+    running = _service.describe(host.run_command, "sglang-main.service", str(host.proc))["running"]
+    told = {name: running[name] for name in ("container", "port", "host", "arguments", "environment", "venv")}
+    assert told == {
+        "container": "docker", "port": None, "host": None, "arguments": {}, "environment": {}, "venv": None
+    }  # fmt: skip
+    assert running["pids"] == [100, 101, 102]
+
+
+def test_a_container_beside_the_launcher_is_not_the_server(host):
+    host.process(100, ["/bin/sh", "/usr/local/bin/serve-by-hand"], [])
+    host.process(101, ["docker", "run", "exporter"], [], parent=100)
+    host.process(102, ["/srv/venv/bin/python", "-m", "sglang.launch_server", "--tp", "8"], [], parent=100)
+    running = _service.describe(host.run_command, "sglang-main.service", str(host.proc))["running"]
+    assert (running["container"], running["arguments"], running["venv"]) == (None, {"tp-size": 8}, "/srv/venv")
+
+
 def test_a_unit_that_does_not_exist(host):
     found = _service.describe(host.run_command, "other.service", str(host.proc))
     assert (found["exists"], found["active"], found["running"]) == (False, False, {})

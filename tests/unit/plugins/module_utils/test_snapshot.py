@@ -80,6 +80,7 @@ def test_another_start_with_other_files_runs_something_else(before, now, changed
 PROVEN = {
     "name": "20261130T061234Z",
     "kind": "proof",
+    "soaked": True,
     "engine_version": "0.5.23",
     "pool_tokens": 200000,
     "fraction": 0.93,
@@ -95,6 +96,12 @@ PROVEN = {
             True,
             "20261130T061234Z, proven, engine 0.5.23, pool 200,000 tokens, fraction 0.93, sglang-main.service served "
             "(as it is now)",
+        ),
+        (
+            dict(PROVEN, soaked=False),
+            False,
+            "20261130T061234Z, holds, proven by no load, engine 0.5.23, pool 200,000 tokens, fraction 0.93, "
+            "sglang-main.service served",
         ),
         (
             dict(PROVEN, kind="baseline", serving=["hand.service"]),
@@ -150,3 +157,26 @@ def test_the_program_and_the_model_of_a_unit_are_read_as_people_write_them(tmp_p
     directory = str(tmp_path / "backup")
     _snapshot.take(directory, {"name": "x"}, [str(tmp_path / "x.service")])
     assert _snapshot.gone(directory, read_json(os.path.join(directory, "manifest.json"))) == gone
+
+
+def full(*dummy, **more):
+    raise OSError(28, "No space left")
+
+
+def test_a_disk_that_is_full_leaves_nothing_of_a_backup(tmp_path, monkeypatch):
+    """A copy may hold a key, and without a manifest nobody would ever look at it again."""
+    (tmp_path / "main.secret.yaml").write_text("api-key: canary\n")
+    monkeypatch.setattr(_snapshot, "write_json", full)
+    with pytest.raises(OSError, match="No space left"):
+        _snapshot.take(str(tmp_path / "backup"), {"name": "x"}, [str(tmp_path / "main.secret.yaml")])
+    assert not (tmp_path / "backup").exists()
+
+
+def test_a_disk_that_is_full_leaves_no_second_copy_beside_a_file(taken, monkeypatch):
+    kept, dummy, directory, manifest = taken
+    kept.write_text("A=2\n")
+    monkeypatch.setattr(_snapshot.shutil, "copyfileobj", full)
+    with pytest.raises(OSError, match="No space left"):
+        _snapshot.put_back(directory, manifest)
+    assert [path.name for path in kept.parent.iterdir()] == ["kept.env"]
+    assert kept.read_text() == "A=2\n"

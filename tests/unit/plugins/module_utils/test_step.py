@@ -149,18 +149,27 @@ def test_a_server_that_was_never_put_under_load_is_proven_when_a_soak_is_wanted(
     assert _step.next_step(PLAN, server, [], dict(SETTINGS, soak_wanted=True))["action"] == "prove"
 
 
+READY = {"state": "ready", "pool_tokens": 195011}
+NO_POOL = {"kind": "kv_pool_too_small", "direction": "raise", "phase": "pool"}
+
+
 @pytest.mark.parametrize(
-    ("wanted", "verdict", "action", "stop"),
+    ("wanted", "last", "action", "stop"),
     [
-        ("restore", "short", "back", False),
-        ("keep", "short", "done", None),
-        ("keep", "unsafe", "back", False),
-        ("stop", "short", "back", True),
+        ("restore", attempt("short", startup=READY), "back", False),
+        ("keep", attempt("short", startup=READY), "done", None),
+        ("keep", attempt("unsafe", startup=READY), "back", False),
+        ("stop", attempt("short", startup=READY), "back", True),
+        # Nothing is there that could be kept: the pool was too small to come up, or it died after it was ready.
+        ("keep", attempt("short", failure=NO_POOL, startup={"state": "loading"}), "back", False),
+        ("keep", attempt("short", failure=NO_POOL, startup=READY), "back", False),
+        ("keep", attempt("short", startup={"state": "loading"}), "back", False),
+        ("keep", attempt("short"), "back", False),
     ],
 )
-def test_what_happens_when_nothing_could_be_proven(wanted, verdict, action, stop):
+def test_what_happens_when_nothing_could_be_proven(wanted, last, action, stop):
     settings = dict(SETTINGS, max_attempts=1, when_not_proven=wanted)
-    step = _step.next_step(PLAN, {}, [attempt(verdict)], settings)
+    step = _step.next_step(PLAN, {}, [last], settings)
     assert (step["action"], step["values"].get("stop")) == (action, stop)
 
 
@@ -328,4 +337,56 @@ def test_what_is_declared_is_not_moved_and_the_way_back_says_what_works():
     assert step["action"] == "back"
     assert step["reason"].endswith(
         "what works is sglang_server_mem_fraction_static: 0.942, sglang_server_chunked_prefill_size: 4096."
+    )
+
+
+def test_a_proof_without_a_restart_leaves_all_restarts_to_what_comes_behind_it():
+    """PLAN has other values than each of these, so only the count ends it."""
+    proven_as_it_ran = attempt("short", action="prove")
+    first, second = attempt("short", action="try", config_hash="a"), attempt("short", action="try", config_hash="b")
+    assert next_step(server={}, attempts=[proven_as_it_ran], max_attempts=1)["action"] == "try"
+    assert next_step(server={}, attempts=[proven_as_it_ran, first], max_attempts=1)["action"] == "back"
+    assert next_step(server={}, attempts=[proven_as_it_ran, first], max_attempts=2)["action"] == "try"
+    assert next_step(server={}, attempts=[proven_as_it_ran, first, second], max_attempts=2)["action"] == "back"
+
+
+WORKS = {"mem_fraction_static": 0.942, "chunked_prefill_size": 4096}
+PASTED = "sglang_server_mem_fraction_static: 0.942, sglang_server_chunked_prefill_size: 4096."
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        # Declared, so it is not moved: ready to paste.
+        (dict(PLAN, feasible=False, works=WORKS), "What is declared is not moved; what works is " + PASTED),
+        # The refusal of the plan has what fits in it, here without its full stop.
+        (dict(PLAN, feasible=False, refusal="What fits is x: 1"), "What fits is x: 1."),
+        # It may be moved, and there is no restart left for it: the next run begins with it.
+        (PLAN, "The next run begins with fraction 0.93."),
+        (dict(PLAN, feasible=False), "No other fraction can hold it."),
+    ],
+)
+@pytest.mark.parametrize(
+    ("limit", "begins"),
+    [(1, "The one attempt is used up: Because. "), (3, "All 3 attempts are used up; the last one: Because. ")],
+)
+def test_attempts_that_are_used_up_end_with_what_works_or_fits(plan, told, limit, begins):
+    last = tried("short", 195011, **{"mem-fraction-static": 0.92})
+    step = next_step(plan, server={}, attempts=[last] * limit, max_attempts=limit)
+    assert (step["action"], step["reason"]) == ("back", begins + told)
+
+
+def test_a_failure_that_memory_cannot_repair_ends_without_figures_of_memory():
+    last = attempt("failed", failure={"kind": "bad_args"})
+    step = next_step(dict(PLAN, works=WORKS), server={}, attempts=[last], max_attempts=1)
+    assert (step["action"], step["reason"]) == ("back", "The one attempt is used up: Because.")
+
+
+def test_what_is_kept_is_told_behind_a_full_stop():
+    last = attempt("short", reason="200,000 tokens do not fit", startup=READY)
+    plan = dict(PLAN, feasible=False)
+    step = next_step(plan, server={}, attempts=[last], when_not_proven="keep")
+    assert step["reason"] == (
+        "200,000 tokens do not fit. No other fraction can hold it."
+        " It serves on, as sglang_server_when_not_proven: keep asks."
     )

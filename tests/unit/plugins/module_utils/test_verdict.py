@@ -172,3 +172,8 @@ def test_what_was_free_before_a_death_teaches_nothing_of_the_load():
     soak = {"least_free_gib": {"0": 2.5, "1": 2.0}}
     assert _verdict.measurement(ready, soak, {}, {})["least_free_gib"] == 2.0
     assert _verdict.measurement(ready, dict(soak, failure=OOM), {}, {})["least_free_gib"] is None
+
+
+def test_a_death_keeps_the_chunk_that_the_engine_had():
+    startup = {"free_before_load_gib": 93.0, "weights_gib": 72.0, "kv_gib": 15.5, "chunked_prefill_size": 16384}
+    assert _verdict.death(OOM, PLAN, startup)["chunked_prefill_size"] == 16384

@@ -72,6 +72,54 @@ def test_what_is_not_remembered_cannot_be_loaded(instance_host):
     assert "deploy it first" in found["msg"]
 
 
+def test_the_files_of_a_server_that_is_left_running_under_an_older_proof_are_no_drift(instance_host):
+    path = instance_host.path / "main.env"
+    ready = {"verdict": "holds", "reason": "Holds.", "startup": {"pool_tokens": 200000}}
+    step = {"action": "try", "values": {"config_hash": "proven"}}
+    path.write_text("PROVEN=1\n")
+    instance_host(server_attempt, state="judged", run_id="one", ready=ready, step=step, files=[str(path)])
+    path.write_text("KEPT=1\n")
+    assert instance_host(server_info, files=[str(path)])["drift"] == [str(path)]
+    for name, attempt, drift in (
+        # Nothing was written: the file was changed by hand.
+        ("loaded", {"verdict": "failed", "action": "prove"}, [str(path)]),
+        ("kept", {"verdict": "short", "action": "try"}, []),
+    ):
+        closed = instance_host(
+            server_attempt, state="closed", run_id=name, step={"action": "done", "reason": "x."}, attempts=[attempt]
+        )
+        assert (closed["outcome"]["success"], closed["outcome"]["left_running"]) == (False, not drift)
+        found = instance_host(server_info, files=[str(path)])
+        assert (found["drift"], found["proof"]["config_hash"]) == (drift, "proven")
+    path.write_text("BY_HAND=1\n")
+    assert instance_host(server_info, files=[str(path)])["drift"] == [str(path)]
+
+
+def test_an_attempt_tells_what_was_declared_why_it_was_tried_and_what_was_decided_behind_it(instance_host):
+    given = {
+        "run_id": "run",
+        "ready": {"verdict": "short", "reason": "4,989 short.", "startup": {"pool_tokens": 195011, "state": "ready"}},
+        "step": {"action": "try", "reason": "No proof.", "changes": ["no proof"], "values": {"fraction": 0.93}},
+        "request": {"target_tokens": 200000, "arguments": {"api-key": "s3cr3t-s3cr3t"}},
+    }
+    judged = instance_host(server_attempt, state="judged", **given)["attempt"]
+    assert judged["step"] == {"reason": "No proof.", "changes": ["no proof"]}
+    step = {"action": "back", "reason": "All 3 attempts are used up."}
+    closed = {"state": "closed", "run_id": "run", "step": step, "attempts": [judged]}
+    path = instance_host.path / "state" / "main" / "attempts.jsonl"
+    instance_host(server_attempt, _ansible_check_mode=True, **closed)
+    assert "next" not in json.loads(path.read_text())
+    full = mock.patch.object(server_attempt._decided, "remember", side_effect=OSError("No space left on device"))
+    with full, mock.patch.object(server_attempt.AnsibleModule, "warn") as warn:
+        assert instance_host(server_attempt, **closed)["outcome"]["success"] is False
+    assert "No space left on device" in warn.call_args[0][0]
+    instance_host(server_attempt, **closed)
+    kept = json.loads(path.read_text())
+    assert (kept["action"], kept["step"]["reason"], kept["next"]) == ("try", "No proof.", step)
+    assert kept["request"]["target_tokens"] == 200000
+    assert "s3cr3t" not in path.read_text()
+
+
 def test_an_instance_is_held_without_a_change(instance_host):
     assert instance_host(server_snapshot, run_id="run", state="leased")["changed"] is False
     found = instance_host(server_info)
