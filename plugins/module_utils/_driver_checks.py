@@ -1,0 +1,144 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room: NVIDIA drivers. What a plan asks before it moves anything: may it, and what must be there beside it. Pure.
+
+``info``: of driver_info; ``wanted``: the variables of the role without their prefix. Sentences are for people.
+
+Private to the gpufleet.sglang collection; may change at any time.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_packages
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
+from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError, order
+
+
+def in_use(info, wanted, moves, boots):
+    """Return why the driver must not be replaced, or the host not be booted, now; None when it may."""
+    if not (moves or boots) or wanted["allow_in_use"] or not (info["users"] or info["servers"]):
+        return None
+    held = [f"{one['name']} ({one['pid']})" for one in info["users"][:4]] + info["servers"]
+    what = "a driver that nobody uses" if moves else "nobody on a host that is to boot again"
+    way_out = "stop it" if moves else "stop it, set nvidia_driver_reboot_ok to false"
+    return (
+        f"Expected {what}, found {', '.join(held)}: {way_out}, or set nvidia_driver_allow_in_use, with"
+        " which the playbook gpufleet.sglang.driver stops the servers and proves them afterwards."
+    )
+
+
+def _fits(flavour, info, wanted):
+    """Return whether a flavour is one that may serve here: the wanted one, or any that knows the boards."""
+    if wanted["kernel_module"] not in ("auto", flavour):
+        return False
+    try:
+        _driver.flavour_for(info["boards"], flavour)
+    except DriverError:
+        return False
+    return True
+
+
+def open_change(info):
+    """Return the set of packages before a change that was interrupted half way, None without one.
+
+    A change that ended before its first package moved is none.
+    """
+    before = info["record"].get("open")
+    moved = before and (before["packages"] != _driver_packages.parts(info["packages"]) or info["unfinished"])
+    return before if moved else None
+
+
+def managed(info):
+    """Return whether the driver that is there came from here, also when that run did not end."""
+    return bool(info["record"].get("current") or open_change(info))
+
+
+def existing(info, wanted):
+    """Return what serves already and may stay as it is: a sentence, or None."""
+    version = info["loaded"] or info["versions"]["user_space"]
+    if not wanted["keep_existing"] or managed(info) or not version:
+        return None
+    branch, exact = _driver.wanted_version(wanted["min_version"], "nvidia_driver_min_version")
+    if order(version) < order(exact or str(branch)):
+        return None
+    if info["loaded_flavour"] and not _fits(info["loaded_flavour"], info, wanted):
+        return None
+    return f"The driver {version} was there before, is at least {wanted['min_version']}, and is left as it is."
+
+
+def secure_boot(info, wanted):
+    """Return why Secure Boot would not load the modules, with ways out that this distribution has; None when it would.
+
+    The key does not exist before something is built or it is made: on a bare host it is made first.
+    """
+    built_here = wanted["kernel_modules"] and wanted["kernel_build"] == "dkms"
+    if not info["secure_boot"] or info["mok_enrolled"] or not built_here:
+        return None
+    distribution = info["os"]["distribution"]
+    key = next(row for row in tables.SIGNING_KEYS if row.distribution == distribution)
+    ways = [
+        f"make one and enrol it (install dkms, {key.command}, mokutil --import {key.path}, then a person at the"
+        " console)"
+    ]
+    if any(row.distribution == distribution and row.open_prebuilt for row in tables.LAYOUTS):
+        ways.append(
+            "use signed prebuilt modules (nvidia_driver_source: distribution, nvidia_driver_kernel_build: prebuilt)"
+        )
+    return (
+        "Expected modules that Secure Boot accepts, found it on and no enrolled key for modules built on the host:"
+        f" {', '.join(ways)}, or switch it off in the firmware."
+    )
+
+
+def runfile(info):
+    if not info["runfile"]:
+        return None
+    return (
+        "Expected a driver that packages brought or none, found one of NVIDIA's .run installer, whose files would stay"
+        " under those of packages: stop what uses it and run nvidia-uninstall --silent on the host."
+    )
+
+
+def hold_package(info, wanted):
+    name = tables.HOLD_PACKAGES.get(info["os"]["distribution"])
+    return [name] if name and wanted["hold"] else []
+
+
+def headers(info, wanted):
+    """Return ({what is installed: its package's name} for the headers that the modules need, why some are missing)."""
+    packages, missing = {}, []
+    if wanted["kernel_build"] == "prebuilt" or not wanted["kernel_modules"]:
+        return packages, missing
+    distribution, architecture = info["os"]["distribution"], info["os"]["architecture"]
+    later = info["next_kernel"] or {"release": None, "headers": True}
+    for release, there, which, way_out in (
+        (info["kernel"], info["headers"], "the running kernel {0}", "boot a kernel whose headers the distribution has"),
+        (later["release"], later["headers"], "the kernel {0}, which boots next", "remove it, or boot it"),
+    ):
+        if there:
+            continue
+        name, spec = _driver_packages.headers_of(distribution, release)
+        available = info["available"]
+        if available is None or _driver_packages.has_headers(distribution, release, architecture, available):
+            packages[spec] = name
+        else:
+            missing.append(
+                f"Expected the headers of {which.format(release)}, found neither them nor a package {spec}: {way_out},"
+                " then run again."
+            )
+    return packages, missing
+
+
+def prebuilt_for_next(info, wanted, layout, branch, flavour):
+    """Return (prebuilt modules of the kernel that boots next, why they are missing)."""
+    later = info["next_kernel"]
+    if wanted["kernel_build"] != "prebuilt" or not wanted["kernel_modules"] or not later:
+        return [], []
+    name = _driver_packages.kernel_package(layout, branch, flavour, "prebuilt", later["release"])
+    if name in info["packages"] or info["available"] is None or info["available"].get(name):
+        return [name], []
+    return [], [
+        f"Expected modules for the kernel {later['release']}, which boots next, found no package {name}: remove that"
+        " kernel, or boot it, then run again."
+    ]
