@@ -178,6 +178,9 @@ def _back(info, wanted):
 
 
 def _removal(info):
+    unpackaged = checks.runfile(info)
+    if unpackaged:
+        raise DriverError(unpackaged)
     installed = _driver_packages.parts(info["packages"])
     return dict(_empty("remove", ""), target={}, remove=sorted({*installed, *info["unfinished"]}))
 
