@@ -55,9 +55,14 @@ def managed(info):
 
 
 def existing(info, wanted):
-    """Return what serves already and may stay as it is: a sentence, or None."""
-    version = info["loaded"] or info["versions"]["user_space"]
+    """Return what serves already and may stay as it is: a sentence, or None.
+
+    Libraries that some tool brought along drive no board: a kernel module belongs to it.
+    """
+    version, installed = info["loaded"] or info["versions"]["user_space"], info["versions"]["kernel_module"]
     if not wanted["keep_existing"] or managed(info) or not version:
+        return None
+    if wanted["kernel_modules"] and not (info["loaded"] or installed):
         return None
     branch, exact = _driver.wanted_version(wanted["min_version"], "nvidia_driver_min_version")
     if order(version) < order(exact or str(branch)):

@@ -14,3 +14,22 @@ from ansible_collections.gpufleet.sglang.tests.unit.plugins.driver_hosts import 
 def test_a_driver_of_the_installer_is_not_removed_with_a_word_only(there):
     info = there(runfile=True, loaded="580.95.05", loaded_flavour="open")
     assert "run nvidia-uninstall --silent on the host" in refusal(info, state="absent")
+
+
+def there_before(version="580.95.05", **changes):
+    """A driver that serves, and that the role did not bring."""
+    return installed(version, record={}, **changes)
+
+
+NO_MODULE = {"kernel_module": None, "user_space": "580.95.05", "fabric_manager": None}
+
+
+def test_libraries_alone_are_no_driver():
+    libraries = host(packages={"libcuda1": "580.95.05-1"}, versions=NO_MODULE)
+    result = plan(libraries)
+    assert (result["action"], result["managed"]) == ("install", True)
+    assert {"name": "nvidia-kernel-open-dkms", "from": None, "to": "580.95.05-1"} in result["changes"]
+    # User space is all that is wanted where another machine's kernel has the module.
+    assert plan(libraries, kernel_modules=False)["action"] == "keep"
+    module = dict(NO_MODULE, kernel_module="580.95.05")
+    assert plan(there_before(loaded=None, loaded_flavour=None, versions=module))["action"] == "keep"
