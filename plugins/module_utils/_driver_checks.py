@@ -10,7 +10,7 @@ Private to the gpufleet.sglang collection; may change at any time.
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_packages
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_packages, _driver_state
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError, order
 
@@ -54,20 +54,34 @@ def managed(info):
     return bool(info["record"].get("current") or open_change(info))
 
 
+def _now_and_after_a_boot(info):
+    """Return (versions, flavours) of the driver that is loaded and of the installed one, those that are known.
+
+    Packages beside a driver of the .run installer do not tell what a boot loads.
+    """
+    versions, flavours = [info["loaded"]], [info["loaded_flavour"]]
+    if not (info["runfile"] and info["loaded"]):
+        versions += [info["versions"]["kernel_module"], info["versions"]["user_space"]]
+        flavours.append(_driver_state.installed_flavour(_driver_packages.parts(info["packages"])))
+    return [one for one in versions if one], [one for one in flavours if one]
+
+
 def existing(info, wanted):
     """Return what serves already and may stay as it is: a sentence, or None.
 
-    Libraries that some tool brought along drive no board: a kernel module belongs to it.
+    Libraries that some tool brought along drive no board: a kernel module belongs to it. What the next boot brings
+    counts as what is loaded does.
     """
-    version, installed = info["loaded"] or info["versions"]["user_space"], info["versions"]["kernel_module"]
+    version = info["loaded"] or info["versions"]["user_space"]
     if not wanted["keep_existing"] or managed(info) or not version:
         return None
-    if wanted["kernel_modules"] and not (info["loaded"] or installed):
+    if wanted["kernel_modules"] and not (info["loaded"] or info["versions"]["kernel_module"]):
         return None
     branch, exact = _driver.wanted_version(wanted["min_version"], "nvidia_driver_min_version")
-    if order(version) < order(exact or str(branch)):
+    versions, flavours = _now_and_after_a_boot(info)
+    if any(order(one) < order(exact or str(branch)) for one in versions):
         return None
-    if info["loaded_flavour"] and not _fits(info["loaded_flavour"], info, wanted):
+    if not all(_fits(one, info, wanted) for one in flavours):
         return None
     return f"The driver {version} was there before, is at least {wanted['min_version']}, and is left as it is."
 

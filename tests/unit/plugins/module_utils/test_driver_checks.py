@@ -33,3 +33,22 @@ def test_libraries_alone_are_no_driver():
     assert plan(libraries, kernel_modules=False)["action"] == "keep"
     module = dict(NO_MODULE, kernel_module="580.95.05")
     assert plan(there_before(loaded=None, loaded_flavour=None, versions=module))["action"] == "keep"
+
+
+def test_a_driver_of_before_is_judged_by_what_the_next_boot_brings_too():
+    down = {"kernel_module": "550.163.01", "user_space": "550.163.01", "fabric_manager": None}
+    packages = dict.fromkeys(["libcuda1", "nvidia-kernel-open-dkms"], "550.163.01-1")
+    boot_pending = there_before(packages=packages, versions=down, reboot_required=True, reboot_reasons=["x"])
+    result = plan(boot_pending, reboot_ok=True)
+    assert (result["action"], result["version"]) == ("install", "580.105.08")
+    assert plan(boot_pending, min_version="550")["action"] == "keep"
+    # Packages of a library beside the installer's driver say nothing of what the boot loads.
+    assert plan(dict(boot_pending, runfile=True))["action"] == "keep"
+
+
+def test_the_modules_that_the_next_boot_brings_must_know_the_boards():
+    blackwell = {"address": "0000:01:00.0", "device": "10de:2901", "generation": "blackwell"}
+    packages = {"nvidia-kernel-dkms": "580.95.05-1", "libcuda1": "580.95.05-1", "nvidia-driver-cuda": "580.95.05-1"}
+    proprietary = there_before(boards=[blackwell], packages=packages)
+    result = plan(proprietary)
+    assert (result["action"], result["remove"]) == ("install", ["nvidia-kernel-dkms"])
