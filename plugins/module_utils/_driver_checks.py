@@ -110,7 +110,19 @@ def secure_boot(info, wanted):
     )
 
 
+def unsigned(info, wanted):
+    """Return why modules that are installed and not loaded load after no boot either, None when nothing says so.
+
+    Secure Boot may be switched on, or the key lost, long after the modules came.
+    """
+    if info["loaded"] or not info["versions"]["kernel_module"]:
+        return None
+    prebuilt = _driver_state.has_prebuilt(_driver_packages.parts(info["packages"]))
+    return secure_boot(info, dict(wanted, kernel_build="prebuilt" if prebuilt else "dkms"))
+
+
 def runfile(info):
+    """Return why a driver of the .run installer is in the way, None without one."""
     if not info["runfile"]:
         return None
     return (

@@ -76,12 +76,14 @@ def plan(info, wanted):
 
 def _kept(reason, info, wanted):
     """The driver that was there before stays; a reboot that is due for it is guarded as any other."""
-    guarded = checks.in_use(info, wanted, False, wanted["reboot_ok"] and info["reboot_required"])
-    if guarded:
-        return dict(_empty("refuse", guarded), refusals=[guarded])
+    boots = wanted["reboot_ok"] and info["reboot_required"]
+    unsigned = checks.unsigned(info, wanted)
+    refusal = checks.in_use(info, wanted, False, boots) or (unsigned if boots else None)
+    if refusal:
+        return dict(_empty("refuse", refusal), refusals=[refusal])
     version = info["loaded"] or info["versions"]["user_space"]
     branch, exact = _driver.wanted_version(wanted["version"])
-    notices = ["Its packages are not held: whoever installed it moves it."]
+    notices = ["Its packages are not held: whoever installed it moves it.", *filter(None, [unsigned])]
     if version != exact if exact else _driver.branch_of(version) != branch:
         notices.append(f"It is not the wanted {wanted['version']}, which nvidia_driver_keep_existing: false brings.")
     return dict(_empty("keep", reason), notices=notices, lines=[reason, *notices])
@@ -109,8 +111,12 @@ def _installation(info, wanted):
     settled = _driver_packages.settled(layout, names, installed, branch, exact, current)
     if settled and not gone and all(name in info["packages"] for name in others):
         # Nobody is asked which versions there are: a rerun moves nothing, also when this one has left the repository.
+        unsigned = checks.unsigned(info, wanted)
+        if unsigned and wanted["reboot_ok"] and info["reboot_required"]:
+            raise DriverError(unsigned)
         target = dict(settled, **dict.fromkeys(others))
-        return dict(result, action="install", version=current, target=target, notices=missing)
+        notices = [*missing, *filter(None, [unsigned])]
+        return dict(result, action="install", version=current, target=target, notices=notices)
     if refusals:
         return dict(result, action="refuse", reason=refusals[0], refusals=refusals)
     if info["available"] is None:

@@ -52,3 +52,24 @@ def test_the_modules_that_the_next_boot_brings_must_know_the_boards():
     proprietary = there_before(boards=[blackwell], packages=packages)
     result = plan(proprietary)
     assert (result["action"], result["remove"]) == ("install", ["nvidia-kernel-dkms"])
+
+
+NOT_LOADED = {
+    "loaded": None,
+    "loaded_flavour": None,
+    "reboot_required": True,
+    "reboot_reasons": ["The driver 580.95.05 is installed, and not loaded."],
+}
+
+
+@pytest.mark.parametrize("driver", [installed, there_before], ids=["of the role", "there before"])
+def test_secure_boot_that_came_later_is_told_and_no_host_is_booted_for_nothing(driver):
+    info = driver(secure_boot=True, **NOT_LOADED)
+    said = "found it on and no enrolled key"
+    result = plan(info)
+    assert result["action"] == "keep"
+    assert said in result["lines"][-1]
+    assert said in refusal(info, reboot_ok=True)
+    assert plan(dict(info, mok_enrolled=True), reboot_ok=True)["action"] == "keep"
+    loads = driver(secure_boot=True)
+    assert not any(said in line for line in plan(loads)["lines"]), "it is loaded: somebody signed it"
