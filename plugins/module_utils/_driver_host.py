@@ -187,7 +187,7 @@ def secure_boot():
 
 def mok_enrolled(module):
     """Return whether the firmware knows the key that signs modules built on this host."""
-    for path in ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der"):
+    for path in _driver_kernel.certificates():
         if os.path.exists(path):
             _rc, out, err = run(module, ["mokutil", "--test-key", path])
             if "already enrolled" in out + err:

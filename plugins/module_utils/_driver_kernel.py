@@ -11,13 +11,19 @@ Private to the gpufleet.sglang collection; may change at any time.
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import upstream
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_host import read_text
 
 MODULES = "/lib/modules"
 BOOT = "/boot"
+# Where a site names a key of its own for modules that DKMS builds, and where DKMS and Ubuntu put one that they made.
+DKMS_SETTINGS = ("/etc/dkms/framework.conf", "/etc/dkms/framework.conf.d/*.conf")
+CERTIFICATES = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
+_CERTIFICATE = re.compile(r"^\s*mok_certificate=[\"']?([^\"'\s]+)", re.MULTILINE)
 _IMAGE = re.compile(r"^(?:.*/)?vmlinuz-(\d\S*)$")
 # Debian gives its own module another name (nvidia-current, nvidia-tesla-535); nvidiafb and nvidia-cspmu are others.
 _MODULE = re.compile(r"^nvidia(?:-current|-tesla)?(?:-\d+)*\.ko(?:\.(?:gz|xz|zst))?$")
@@ -71,3 +77,12 @@ def has_module(release, root=MODULES):
         if any(_MODULE.match(name) for name in names):
             return True
     return False
+
+
+def certificates(settings=DKMS_SETTINGS):
+    """Return paths of the keys that modules built on this host may be signed with: the site's own, or the usual ones.
+
+    Source: dkms_framework.conf of DKMS, which the shell reads: the last line counts.
+    """
+    texts = [read_text(path) for pattern in settings for path in sorted(glob.glob(pattern))]
+    return tuple(_CERTIFICATE.findall("\n".join(texts))[-1:]) or CERTIFICATES

@@ -105,3 +105,15 @@ def test_the_version_that_the_file_of_a_module_says():
 def test_releases_are_compared_part_by_part(older, newer):
     images = [f"/boot/vmlinuz-{one}" for one in (newer, older)]
     assert kernel.newest(images) == kernel.newest(images[::-1]) == newer
+
+
+def test_a_site_has_a_key_of_its_own_for_modules(tmp_path):
+    settings = (str(tmp_path / "framework.conf"), str(tmp_path / "framework.conf.d" / "*.conf"))
+    usual = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
+    assert kernel.certificates(settings) == usual
+    (tmp_path / "framework.conf").write_text("# mok_certificate=/var/lib/dkms/mok.pub\n")
+    assert kernel.certificates(settings) == usual
+    (tmp_path / "framework.conf.d").mkdir()
+    site = tmp_path / "framework.conf.d" / "site.conf"
+    site.write_text('mok_signing_key="/root/a.key"\nmok_certificate="/root/a.der"\n')
+    assert kernel.certificates(settings) == ("/root/a.der",)
