@@ -46,19 +46,23 @@ def order(release):
     return [*ranks, (0, 0, "")]
 
 
-def newest(paths):
-    """Return the newest release of images, which GRUB boots unless it was told otherwise; None without any."""
-    return max((release for release in map(release_of, paths) if release), key=order, default=None)
+def newest(paths, modules=MODULES):
+    """Return the newest release of images, which GRUB boots unless it was told otherwise; None without any.
+
+    A name counts when modules lie under it: copies have none of their own (``.old`` of installkernel, ``.efi.signed``).
+    """
+    releases = [release for release in map(release_of, paths) if release]
+    return max((one for one in releases if os.path.isdir(os.path.join(modules, one))), key=order, default=None)
 
 
-def next_release(run, boot=BOOT):
+def next_release(run, boot=BOOT, modules=MODULES):
     """Return the release of the kernel that boots next, None where nobody can tell.
 
     ``run``: takes a command, returns (rc, stdout, stderr). The RHEL family has grubby to ask.
     """
     rc, out, _err = run(["grubby", "--default-kernel"])
     asked = release_of(out) if rc == 0 else None
-    return asked or (newest(sorted(os.listdir(boot))) if os.path.isdir(boot) else None)
+    return asked or (newest(sorted(os.listdir(boot)), modules) if os.path.isdir(boot) else None)
 
 
 def module_version(run, release):
