@@ -91,3 +91,20 @@ def refusal(info, **changes):
     assert result["action"] == "refuse"
     assert result["packages"] == [] or "found sglang" in result["reason"] or "uses" in result["reason"]
     return result["reason"]
+
+
+UBUNTU = {"distribution": "ubuntu", "major": "24.04", "architecture": "x86_64"}
+ARCHIVE = {"source": "distribution", "kernel_build": "prebuilt"}
+
+
+def prebuilt(version="580.95.05", kernel="6.8.0-60-generic", flavour="open", **changes):
+    """Ubuntu's own driver with signed modules for one kernel; its archive keeps the newest version only."""
+    branch, word = version[:3], "-open" if flavour == "open" else ""
+    user = [f"{name}-{branch}-server" for name in ("libnvidia-cfg1", "libnvidia-compute", "nvidia-compute-utils")]
+    packages = dict.fromkeys([*user, f"nvidia-utils-{branch}-server"], version + "-0ubuntu1")
+    packages[f"linux-modules-nvidia-{branch}-server{word}-{kernel}"] = kernel[:8] + ".60+1"
+    if flavour == "proprietary":
+        packages[f"linux-objects-nvidia-{branch}-server-{kernel}"] = kernel[:8] + ".60+1"
+    found = {"os": UBUNTU, "kernel": kernel, "packages": packages, "loaded_flavour": flavour, "available": None}
+    record = {"current": {"version": version, "packages": packages, "source": "distribution"}}
+    return installed(version, **{**found, "record": record, **changes})

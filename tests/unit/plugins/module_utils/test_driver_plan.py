@@ -198,7 +198,8 @@ def test_signed_modules_of_the_distribution_pass_secure_boot():
     result = plan(info, source="distribution", kernel_build="prebuilt")
     assert result["action"] == "install"
     assert {"name": name, "version": "6.8.0-79.79+1"} in result["packages"]
-    assert result["own_version"] == ["linux-modules-nvidia-"]
+    own = ["linux-modules-nvidia-", "linux-objects-nvidia-", "nvidia-modprobe", "nvidia-settings", "nvidia-xconfig"]
+    assert result["own_version"] == own
 
 
 SIGNED = "linux-modules-nvidia-580-server-open-6.8.0-79-generic"
