@@ -54,6 +54,15 @@ def managed(info):
     return bool(info["record"].get("current") or open_change(info))
 
 
+def other_source(info, wanted):
+    """Return whether the role's driver came from packages of another kind; a mirror of NVIDIA's has the same ones."""
+    kinds = [
+        "nvidia" if one == "local" else one
+        for one in ((info["record"].get("current") or {}).get("source", wanted["source"]), wanted["source"])
+    ]
+    return kinds[0] != kinds[1]
+
+
 def _now_and_after_a_boot(info):
     """Return (versions, flavours) of the driver that is loaded and of the installed one, those that are known.
 

@@ -138,17 +138,14 @@ def choose_version(layout, names, available, branch, exact=None, installed=None)
     )
 
 
-def settled(layout, names, installed, branch, exact, current):
-    """Return name -> version of what is installed when it is all that is wanted, at one version; else None.
+def agree(layout, installed, branch, exact, current):
+    """Return whether the installed parts are what is wanted, all at one version: then no repository is asked for them.
 
-    ``current``: the driver's version now. Answers without knowing what the repositories have.
+    ``current``: the driver's version now.
     """
-    if current is None or any(name not in installed for name in names):
-        return None
-    if current != exact if exact else branch_of(current) != branch:
-        return None
-    bound = {name: one for name, one in installed.items() if not has_own_version(layout, name)}
-    return dict(installed) if all(upstream(one) == current for one in bound.values()) else None
+    if current is None or (current != exact if exact else branch_of(current) != branch):
+        return False
+    return all(upstream(one) == current for name, one in installed.items() if not has_own_version(layout, name))
 
 
 def exact_packages(layout, names, available, version):

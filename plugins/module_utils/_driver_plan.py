@@ -8,7 +8,14 @@ Private to the gpufleet.sglang collection; may change at any time.
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_packages, _driver_state
+from dataclasses import dataclass
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _driver,
+    _driver_packages,
+    _driver_state,
+    _driver_tables,
+)
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_checks as checks
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError
 
@@ -35,6 +42,34 @@ def _empty(action, reason):
     }
 
 
+@dataclass(frozen=True)
+class _Wish:
+    """What is wanted of a driver here, and what of it is there.
+
+    ``names``: its packages; ``beside``: what comes with them at any version, name -> name in the repository;
+    ``installed``: parts that are there, ``gone``: those of them, or unfinished, that cannot stay; ``current``: the
+    driver's version now, None without one; ``missing``: sentences on what nobody has for a kernel.
+    """
+
+    layout: _driver_tables.Layout
+    branch: int
+    exact: str | None
+    flavour: str
+    fabric: bool
+    names: tuple
+    beside: dict
+    installed: dict
+    current: str | None
+    gone: tuple
+    missing: tuple
+
+    def lacking(self):
+        return [name for name in self.names if name not in self.installed or name in self.gone]
+
+    def staying(self):
+        return {name: version for name, version in self.installed.items() if name not in self.gone}
+
+
 def _parts_wanted(info, wanted):
     """Return (layout, branch, exact, flavour, names, fabric manager or not). Raises DriverError."""
     branch, exact = _driver.wanted_version(wanted["version"])
@@ -52,6 +87,30 @@ def _parts_wanted(info, wanted):
     if not wanted["kernel_modules"]:
         names.remove(kernel_module)
     return layout, branch, exact, flavour, names, fabric
+
+
+def _wish(info, wanted):
+    """Return the _Wish of a host. Raises DriverError."""
+    layout, branch, exact, flavour, names, fabric = _parts_wanted(info, wanted)
+    headers, missing = checks.headers(info, wanted)
+    modules, no_modules = checks.prebuilt_for_next(info, wanted, layout, branch, flavour)
+    others = [*wanted["extra_packages"], *checks.hold_package(info, wanted), *headers, *modules]
+    installed = _driver_packages.parts(info["packages"])
+    current = info["versions"]["kernel_module"] or info["versions"]["user_space"]
+    gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, branch, current)
+    return _Wish(
+        layout=layout,
+        branch=branch,
+        exact=exact,
+        flavour=flavour,
+        fabric=fabric,
+        names=tuple(names),
+        beside={name: headers.get(name, name) for name in others},
+        installed=installed,
+        current=current,
+        gone=tuple(gone),
+        missing=(*missing, *no_modules),
+    )
 
 
 def plan(info, wanted):
@@ -90,46 +149,62 @@ def _kept(reason, info, wanted):
 
 
 def _installation(info, wanted):
-    layout, branch, exact, flavour, names, fabric = _parts_wanted(info, wanted)
-    installed = _driver_packages.parts(info["packages"])
-    headers, missing = checks.headers(info, wanted)
-    modules, no_modules = checks.prebuilt_for_next(info, wanted, layout, branch, flavour)
-    missing = missing + no_modules
-    refusals = [one for one in (checks.runfile(info), checks.secure_boot(info, wanted), *missing) if one]
-    others = [*wanted["extra_packages"], *checks.hold_package(info, wanted), *headers, *modules]
-    asked = [headers.get(name, name) for name in others]
+    """What is to be installed. The driver of the role stays at its version, whatever the repository has by now."""
+    wish = _wish(info, wanted)
     result = _empty("ask", "")
     result.update(
-        kernel_module=flavour,
-        fabric_manager=fabric,
-        nvlsm=fabric and info["needs_nvlsm"],
-        own_version=sorted(layout.own),  # also of what comes along with the parts
-        query=sorted({*names, *installed, *asked}),
+        kernel_module=wish.flavour,
+        fabric_manager=wish.fabric,
+        nvlsm=wish.fabric and info["needs_nvlsm"],
+        own_version=sorted(wish.layout.own),  # also of what comes along with the parts
     )
-    current = info["versions"]["kernel_module"] or info["versions"]["user_space"]
-    gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, branch)
-    settled = _driver_packages.settled(layout, names, installed, branch, exact, current)
-    if settled and not gone and all(name in info["packages"] for name in others):
-        # Nobody is asked which versions there are: a rerun moves nothing, also when this one has left the repository.
+    # A change that died half way has no version to keep yet, and somebody else's driver none that the role promised.
+    ours = checks.managed(info) and not checks.open_change(info) and not checks.other_source(info, wanted)
+    agree = _driver_packages.agree(wish.layout, wish.staying(), wish.branch, wish.exact, wish.current)
+    return (_addition if agree and (ours or not wish.lacking()) else _move)(result, info, wanted, wish)
+
+
+def _refused(result, refusals):
+    return dict(result, action="refuse", reason=refusals[0], refusals=refusals)
+
+
+def _addition(result, info, wanted, wish):
+    """The driver stays as it is. What is not there comes at its version; nobody is asked for the rest."""
+    lacking, absent = wish.lacking(), [name for name in wish.beside if name not in info["packages"]]
+    result["version"] = wish.current
+    target = {**dict.fromkeys(wish.beside), **wish.staying()}
+    if not (lacking or absent or wish.gone):
         unsigned = checks.unsigned(info, wanted)
         if unsigned and wanted["reboot_ok"] and info["reboot_required"]:
             raise DriverError(unsigned)
-        target = dict(settled, **dict.fromkeys(others))
-        notices = [*missing, *filter(None, [unsigned])]
-        return dict(result, action="install", version=current, target=target, notices=notices)
+        return dict(result, action="install", target=target, notices=[*wish.missing, *filter(None, [unsigned])])
+    built = [checks.secure_boot(info, wanted), *wish.missing] if lacking else []
+    refusals = [one for one in (checks.runfile(info), *built) if one]
     if refusals:
-        return dict(result, action="refuse", reason=refusals[0], refusals=refusals)
+        return _refused(result, refusals)
     if info["available"] is None:
-        return result
-    version = _driver_packages.choose_version(layout, names, info["available"], branch, exact, current)
-    gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, branch, version)
-    target = _driver_packages.exact_packages(layout, names, info["available"], version)
+        return dict(result, query=sorted({*lacking, *(wish.beside[name] for name in absent)}))
+    target.update(_driver_packages.exact_packages(wish.layout, lacking, info["available"], wish.current))
+    return dict(result, action="install", target=target, remove=list(wish.gone), notices=list(wish.missing))
+
+
+def _move(result, info, wanted, wish):
+    """Another version, or a first one: every part goes there."""
+    layout, names, installed, available = wish.layout, wish.names, wish.installed, info["available"]
+    refusals = [one for one in (checks.runfile(info), checks.secure_boot(info, wanted), *wish.missing) if one]
+    if refusals:
+        return _refused(result, refusals)
+    if available is None:
+        return dict(result, query=sorted({*names, *installed, *wish.beside.values()}))
+    version = _driver_packages.choose_version(layout, names, available, wish.branch, wish.exact, wish.current)
+    gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, wish.branch, version)
+    target = _driver_packages.exact_packages(layout, names, available, version)
     for name in names:
         own = _driver_packages.has_own_version(layout, name)
-        if own and installed.get(name) in info["available"][name]:
+        if own and installed.get(name) in available[name]:
             target[name] = installed[name]
-    target.update(_driver_packages.followers(layout, installed, names, info["available"], version, gone))
-    target.update(dict.fromkeys(others))
+    target.update(_driver_packages.followers(layout, installed, names, available, version, gone))
+    target.update(dict.fromkeys(wish.beside))
     return dict(result, action="install", version=version, target=target, remove=gone)
 
 
@@ -157,7 +232,7 @@ def _back(info, wanted):
     if installed == previous["packages"]:
         refusals, headers = [], []
     if refusals:
-        return dict(result, action="refuse", reason=refusals[0], refusals=refusals)
+        return _refused(result, refusals)
     if info["available"] is None and installed != previous["packages"]:
         return result
     lost = [

@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.gpufleet.sglang.tests.unit.plugins.driver_hosts import (
     ARCHIVE,
+    NAMES,
     UBUNTU,
     installed,
     plan,
     prebuilt,
+    refusal,
 )
 
 
@@ -33,3 +37,55 @@ def test_tools_of_ubuntu_have_versions_of_their_own():
     assert (result["action"], result["version"]) == ("install", "580.95.05")
     assert "nvidia-settings" not in [one["name"] for one in result["changes"]]
     assert "nvidia-settings" in result["own_version"], "so that the transaction does not take it for one that stayed"
+
+
+NEWER = {name: ["580.105.08-1"] for name in NAMES}
+HEADERS = "linux-headers-6.1.0-41-amd64"
+AFTER_AN_UPDATE = {
+    "next_kernel": {"release": "6.1.0-41-amd64", "headers": False, "module": False},
+    "available": {**NEWER, HEADERS: ["6.1.158-1"]},
+}
+STAYS = [{"name": name, "version": "580.95.05-1"} for name in NAMES]
+
+
+@pytest.mark.parametrize("version", ["580", "580.95.05"])
+def test_headers_beside_a_driver_that_has_left_the_repository_do_not_move_it(version):
+    result = plan(installed(**AFTER_AN_UPDATE), version=version)
+    assert (result["action"], result["version"]) == ("install", "580.95.05")
+    assert result["changes"] == [{"name": HEADERS, "from": None, "to": None}]
+    assert result["packages"] == sorted([*STAYS, {"name": HEADERS, "version": None}], key=lambda one: one["name"])
+    asked = plan(installed(**dict(AFTER_AN_UPDATE, available=None)), version=version)
+    assert (asked["action"], asked["query"]) == ("ask", [HEADERS]), "nobody is asked for what stays"
+
+
+def test_a_part_that_is_missing_comes_at_the_version_of_the_driver_or_not_at_all():
+    info = installed(available={"nvidia-fabricmanager": ["580.105.08-1", "580.95.05-1"]}, needs_fabric=True)
+    assert plan(info)["changes"] == [{"name": "nvidia-fabricmanager", "from": None, "to": "580.95.05-1"}]
+    vanished = dict(info, available={"nvidia-fabricmanager": ["580.105.08-1"]})
+    said = refusal(vanished)
+    assert "nvidia-fabricmanager at 580.95.05, found 580.105.08-1: set nvidia_driver_version" in said
+    assert plan(dict(info, available=None))["query"] == ["nvidia-fabricmanager"]
+
+
+def test_what_stands_beside_and_cannot_stay_moves_nothing_either():
+    other = {**installed()["packages"], "nvidia-fabricmanager-570": "570.195.03-1"}
+    result = plan(installed(packages=other, available={}))
+    assert result["changes"] == [{"name": "nvidia-fabricmanager-570", "from": "570.195.03-1", "to": None}]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"packages": dict(installed()["packages"], libcuda1="580.82.07-1")},
+        {"record": {}},
+        {"record": {"current": {"source": "distribution", "packages": {}}}},
+    ],
+    ids=["parts differ", "of somebody else", "from elsewhere"],
+)
+def test_what_is_no_whole_driver_of_the_role_moves(changes):
+    info = installed(needs_fabric=True, available={**NEWER, "nvidia-fabricmanager": ["580.105.08-1"]}, **changes)
+    assert plan(info, keep_existing=False)["version"] == "580.105.08"
+
+
+def test_a_mirror_of_the_same_packages_is_no_other_source():
+    assert plan(installed(**AFTER_AN_UPDATE), source="local")["version"] == "580.95.05"
