@@ -165,6 +165,19 @@ def exact_packages(layout, names, available, version):
     return chosen
 
 
+def beside(layout, names, available, version):
+    """Return name -> version, None for any, of what comes beside the driver. A part among it comes at its version.
+
+    Raises DriverError for a part that does not exist at this version.
+    """
+    bound = [
+        name
+        for name in names
+        if not has_own_version(layout, name) and any(belongs(name, one) for one in available.get(name, []))
+    ]
+    return {**dict.fromkeys(names), **exact_packages(layout, bound, available, version)}
+
+
 def followers(layout, installed, names, available, version, leaving):
     """Return name -> full version of parts that are installed besides ``names``: they go to the same version."""
     found = {}

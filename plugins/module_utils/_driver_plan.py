@@ -185,7 +185,15 @@ def _addition(result, info, wanted, wish):
     if info["available"] is None:
         return dict(result, query=sorted({*lacking, *(wish.beside[name] for name in absent)}))
     target.update(_driver_packages.exact_packages(wish.layout, lacking, info["available"], wish.current))
-    return dict(result, action="install", target=target, remove=list(wish.gone), notices=list(wish.missing))
+    target.update(_driver_packages.beside(wish.layout, absent, info["available"], wish.current))
+    return dict(
+        result,
+        action="install",
+        target=target,
+        remove=list(wish.gone),
+        notices=list(wish.missing),
+        beside=wish.beside,
+    )
 
 
 def _move(result, info, wanted, wish):
@@ -204,8 +212,8 @@ def _move(result, info, wanted, wish):
         if own and installed.get(name) in available[name]:
             target[name] = installed[name]
     target.update(_driver_packages.followers(layout, installed, names, available, version, gone))
-    target.update(dict.fromkeys(wish.beside))
-    return dict(result, action="install", version=version, target=target, remove=gone)
+    target = {**_driver_packages.beside(layout, wish.beside, available, version), **target}
+    return dict(result, action="install", version=version, target=target, remove=gone, beside=wish.beside)
 
 
 def _back(info, wanted):
@@ -268,7 +276,7 @@ def _removal(info):
 
 def _finished(result, info, wanted):
     """Return the plan with what changes, the guard, and the lines that a person reads."""
-    target = result.pop("target", None)
+    target, beside = result.pop("target", None), result.pop("beside", ())
     if target is None or result["action"] == "refuse":
         return result
     before = info["packages"]
@@ -280,8 +288,8 @@ def _finished(result, info, wanted):
     there = {**info["unfinished"], **before}
     changes += [{"name": name, "from": there[name], "to": None} for name in result["remove"] if name in there]
     serves = bool(_driver_packages.parts(before)) or bool(info["loaded"])
-    # Headers and what else comes in any version touch no driver that is in use.
-    moves = any(one["from"] or one["to"] for one in changes)
+    # Headers, and what else comes beside it, touch no driver that is in use.
+    moves = any(one["from"] or (one["to"] and one["name"] not in beside) for one in changes)
     result["managed"] = result["action"] == "install" or checks.managed(info)
     result["reboot"] = moves and (_not_what_is_loaded(info, result, target) or bool(info["rivals"]))
     boots = wanted["reboot_ok"] and (result["reboot"] or info["reboot_required"])

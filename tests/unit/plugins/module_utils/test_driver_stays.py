@@ -11,6 +11,7 @@ from ansible_collections.gpufleet.sglang.tests.unit.plugins.driver_hosts import 
     ARCHIVE,
     NAMES,
     UBUNTU,
+    host,
     installed,
     plan,
     prebuilt,
@@ -89,3 +90,38 @@ def test_what_is_no_whole_driver_of_the_role_moves(changes):
 
 def test_a_mirror_of_the_same_packages_is_no_other_source():
     assert plan(installed(**AFTER_AN_UPDATE), source="local")["version"] == "580.95.05"
+
+
+RPM = ["kmod-nvidia-open-dkms", "libnvidia-ml", "nvidia-driver-cuda", "nvidia-driver-cuda-libs"]
+RPM += ["nvidia-kmod-common", "nvidia-persistenced"]
+IMEX = {"extra_packages": ["nvidia-imex", "nvidia-container-toolkit"], "hold": False}
+
+
+def rhel(installed_at=None, **packages):
+    """Rocky Linux 9 with three versions in its repository, of which the newest is another branch."""
+    versions = ["3:590.48.01-1.el9", "3:580.105.08-1.el9", "3:580.95.05-1.el9"]
+    available = dict.fromkeys([*RPM, "nvidia-imex"], versions)
+    available["nvidia-container-toolkit"] = ["0:1.18.1-1"]
+    there = dict.fromkeys(RPM, f"3:{installed_at}-1.el9") if installed_at else {}
+    system = {"distribution": "rhel", "major": "9", "architecture": "x86_64"}
+    info = {"os": system, "available": available, "packages": {**there, **packages}}
+    return installed(installed_at, **info) if installed_at else host(**info)
+
+
+def test_a_part_among_further_packages_comes_at_the_version_of_the_driver():
+    first = plan(rhel(), version="580.95.05", **IMEX)["packages"]
+    assert {"name": "nvidia-imex", "version": "3:580.95.05-1.el9"} in first
+    assert {"name": "nvidia-container-toolkit", "version": None} in first, "no part: any version"
+    there = rhel("580.95.05", **{"nvidia-imex": "3:580.95.05-1.el9", "nvidia-container-toolkit": "0:1.17.0-1"})
+    up = plan(there, version="580.105.08", **IMEX)
+    assert {"name": "nvidia-imex", "from": "3:580.95.05-1.el9", "to": "3:580.105.08-1.el9"} in up["changes"]
+    assert plan(there, version="580.95.05", **IMEX)["action"] == "keep"
+
+
+def test_a_part_that_comes_beside_a_driver_in_use_touches_it_not_and_has_its_version():
+    busy = dict(rhel("580.95.05"), servers=["sglang-main.service"])
+    result = plan(busy, version="580.95.05", **IMEX)
+    assert (result["action"], result["changes_driver"], result["reboot"]) == ("install", False, False)
+    assert {"name": "nvidia-imex", "from": None, "to": "3:580.95.05-1.el9"} in result["changes"]
+    busy["available"]["nvidia-imex"] = ["3:590.48.01-1.el9"]
+    assert "nvidia-imex at 580.95.05, found 3:590.48.01-1.el9" in refusal(busy, version="580.95.05", **IMEX)
