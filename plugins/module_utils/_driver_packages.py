@@ -233,6 +233,42 @@ def leaving(installed, names, branch, version=None):
     return gone
 
 
+# What a package with the module brings by itself, in its own flavour: nvidia-kernel-common, nvidia-kernel-source.
+_WITH_MODULE = "nvidia-kernel-"
+
+
+def heirs(gone, names, branch, flavour):
+    """Return {name that leaves for its branch: names that may follow it at ``branch``}.
+
+    The branch may be in the name, or be in none any more (Ubuntu from 590 on). Left out is what the role decides
+    itself (kernel modules, fabric manager, ``names``) or another part brings: what holds a version or a kernel.
+    """
+    decided = set().union(*_groups())
+    found = {}
+    for name in gone:
+        match = _BRANCH_IN_NAME.search(name)
+        other_flavour = flavour == "proprietary" and name.endswith("-open")
+        if not match or int(match.group(1)) == branch or _VERSION_IN_NAME.search(name) or other_flavour:
+            continue
+        if name.startswith((*_FOR_KERNEL, _WITH_MODULE)) or _kind(name) in decided:
+            continue
+        after = [_BRANCH_IN_NAME.sub(f"-{branch}", name), _BRANCH_IN_NAME.sub("", name)]
+        if not set(after) & set(names):
+            found[name] = after
+    return found
+
+
+def inherited(layout, following, available, version):
+    """Return (name -> full version of what follows, names of those that nothing follows)."""
+    found, lost = {}, []
+    for name, after in following.items():
+        there = [one for one in after if any(upstream(each) == version for each in available.get(one, []))]
+        found.update(exact_packages(layout, there[:1], available, version))
+        if not there:
+            lost.append(name)
+    return found, lost
+
+
 def apt_pin(version):
     """Return the apt preferences that keep every part at one version, also those that packages depend on."""
     names = " ".join(["*nvidia*", *(name for name in tables.OTHER_NAMES if name != "nvlsm"), "cuda-drivers*"])

@@ -196,14 +196,24 @@ def _addition(result, info, wanted, wish):
     )
 
 
+def _without_heirs(names, version):
+    return (
+        f"Expected what leaves with its branch to come back at {version}, found nothing in the repository for"
+        f" {', '.join(names)}: what uses it is left without, unless you choose another nvidia_driver_version."
+    )
+
+
 def _move(result, info, wanted, wish):
     """Another version, or a first one: every part goes there."""
     layout, names, installed, available = wish.layout, wish.names, wish.installed, info["available"]
     refusals = [one for one in (checks.runfile(info), checks.secure_boot(info, wanted), *wish.missing) if one]
     if refusals:
         return _refused(result, refusals)
+    leaving = [name for name in wish.gone if name in installed]
+    following = _driver_packages.heirs(leaving, names, wish.branch, wish.flavour)
     if available is None:
-        return dict(result, query=sorted({*names, *installed, *wish.beside.values()}))
+        heirs = [name for after in following.values() for name in after]
+        return dict(result, query=sorted({*names, *installed, *wish.beside.values(), *heirs}))
     version = _driver_packages.choose_version(layout, names, available, wish.branch, wish.exact, wish.current)
     gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, wish.branch, version)
     target = _driver_packages.exact_packages(layout, names, available, version)
@@ -212,8 +222,18 @@ def _move(result, info, wanted, wish):
         if own and installed.get(name) in available[name]:
             target[name] = installed[name]
     target.update(_driver_packages.followers(layout, installed, names, available, version, gone))
-    target = {**_driver_packages.beside(layout, wish.beside, available, version), **target}
-    return dict(result, action="install", version=version, target=target, remove=gone, beside=wish.beside)
+    heirs, lost = _driver_packages.inherited(layout, following, available, version)
+    target = {**_driver_packages.beside(layout, wish.beside, available, version), **heirs, **target}
+    notices = [_without_heirs(lost, version)] if lost else []
+    return dict(
+        result,
+        action="install",
+        version=version,
+        target=target,
+        remove=gone,
+        beside=wish.beside,
+        notices=notices,
+    )
 
 
 def _back(info, wanted):

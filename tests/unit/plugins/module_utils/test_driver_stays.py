@@ -125,3 +125,42 @@ def test_a_part_that_comes_beside_a_driver_in_use_touches_it_not_and_has_its_ver
     assert {"name": "nvidia-imex", "from": None, "to": "3:580.95.05-1.el9"} in result["changes"]
     busy["available"]["nvidia-imex"] = ["3:590.48.01-1.el9"]
     assert "nvidia-imex at 580.95.05, found 3:590.48.01-1.el9" in refusal(busy, version="580.95.05", **IMEX)
+
+
+OWN = ["nvidia-dkms-570-open", "libnvidia-compute-570", "nvidia-utils-570", "libnvidia-cfg1-570"]
+OWN += ["nvidia-compute-utils-570", "nvidia-fabricmanager-570"]
+OTHERS = ["libnvidia-nscq-570", "nvidia-imex-570", "libnvidia-decode-570", "nvidia-kernel-common-570"]
+OTHERS += ["nvidia-kernel-source-570-open", "nvidia-firmware-570-570.195.03"]
+
+
+def to_580(**available):
+    """Ubuntu with NVSwitch goes from 570 to 580 of NVIDIA's repository; the role installs only ``OWN``."""
+    packages = dict.fromkeys([*OWN, *OTHERS], "570.195.03-0ubuntu1")
+    versions = dict.fromkeys(["kernel_module", "user_space", "fabric_manager"], "570.195.03")
+    there = {name.replace("570", "580"): ["580.95.05-0ubuntu1"] for name in OWN}
+    there["nvidia-fabricmanager"] = there.pop("nvidia-fabricmanager-580")
+    found = {"os": UBUNTU, "packages": packages, "versions": versions, "needs_fabric": True}
+    return installed("570.195.03", available={**there, **available}, **found)
+
+
+def test_what_leaves_with_its_branch_comes_back_with_the_new_one():
+    new = ["580.95.05-0ubuntu1"]
+    available = {"libnvidia-nscq-580": new, "libnvidia-nscq": ["570.195.03-0ubuntu1"], "nvidia-imex": new}
+    available["libnvidia-decode-580"] = ["580.105.08-0ubuntu1"]
+    result = plan(to_580(**available))
+    came = {one["name"]: one["to"] for one in result["changes"] if one["from"] is None}
+    assert came == {
+        "nvidia-dkms-580-open": new[0],
+        "libnvidia-compute-580": new[0],
+        "nvidia-utils-580": new[0],
+        "libnvidia-cfg1-580": new[0],
+        "nvidia-compute-utils-580": new[0],
+        "nvidia-fabricmanager": new[0],
+        "libnvidia-nscq-580": new[0],
+        "nvidia-imex": new[0],
+    }
+    assert set(result["remove"]) == {*OWN, *OTHERS}
+    assert "found nothing in the repository for libnvidia-decode-570: what" in result["lines"][-1]
+    asked = plan(dict(to_580(), available=None))["query"]
+    assert {"libnvidia-nscq-580", "libnvidia-nscq", "nvidia-imex-580", "nvidia-imex"} <= set(asked)
+    assert not {"nvidia-kernel-source-580-open", "nvidia-firmware-580-570.195.03"} & set(asked)
