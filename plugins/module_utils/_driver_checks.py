@@ -170,15 +170,18 @@ def headers(info, wanted):
     return packages, missing
 
 
-def prebuilt_for_next(info, wanted, layout, branch, flavour):
-    """Return (prebuilt modules of the kernel that boots next, why they are missing)."""
+def prebuilt_for_next(info, wanted, layout, branch, flavour, version=None):
+    """Return (prebuilt modules of the kernel that boots next, why they are missing). ``version``: one that stays."""
     later = info["next_kernel"]
     if wanted["kernel_build"] != "prebuilt" or not wanted["kernel_modules"] or not later:
         return [], []
     name = _driver_packages.kernel_package(layout, branch, flavour, "prebuilt", later["release"])
-    if name in info["packages"] or info["available"] is None or info["available"].get(name):
+    if name in info["packages"] or info["available"] is None:
+        return [name], []
+    found, built = info["available"].get(name, []), info["module_drivers"]
+    if any(version is None or _driver_packages.serves(layout, name, one, version, built) for one in found):
         return [name], []
     return [], [
-        f"Expected modules for the kernel {later['release']}, which boots next, found no package {name}: remove that"
-        " kernel, or boot it, then run again."
+        f"Expected modules for the kernel {later['release']}, which boots next, found no package {name}"
+        f"{f' of the driver {version}' if found else ''}: remove that kernel, or boot it, then run again."
     ]

@@ -46,9 +46,11 @@ def _empty(action, reason):
 class _Wish:
     """What is wanted of a driver here, and what of it is there.
 
-    ``names``: its packages; ``beside``: what comes with them at any version, name -> name in the repository;
-    ``installed``: parts that are there, ``gone``: those of them, or unfinished, that cannot stay; ``current``: the
-    driver's version now, None without one; ``missing``: sentences on what nobody has for a kernel.
+    ``names``: its packages; ``modules``: those for the kernel that boots next; ``beside``: what comes beside a driver
+    that stays, the modules among it, name -> name in the repository; ``installed``: parts that are there; ``staying``:
+    those that can stay; ``gone``: the others, also unfinished ones; ``lacking``: those of ``names`` that are not there;
+    ``current``: the driver's version now, None without one; ``stays``: whether it is kept; ``missing``: sentences on
+    what nobody has for a kernel.
     """
 
     layout: _driver_tables.Layout
@@ -57,17 +59,15 @@ class _Wish:
     flavour: str
     fabric: bool
     names: tuple
+    modules: tuple
     beside: dict
     installed: dict
-    current: str | None
+    staying: dict
     gone: tuple
+    lacking: tuple
+    current: str | None
+    stays: bool
     missing: tuple
-
-    def lacking(self):
-        return [name for name in self.names if name not in self.installed or name in self.gone]
-
-    def staying(self):
-        return {name: version for name, version in self.installed.items() if name not in self.gone}
 
 
 def _parts_wanted(info, wanted):
@@ -92,12 +92,18 @@ def _parts_wanted(info, wanted):
 def _wish(info, wanted):
     """Return the _Wish of a host. Raises DriverError."""
     layout, branch, exact, flavour, names, fabric = _parts_wanted(info, wanted)
-    headers, missing = checks.headers(info, wanted)
-    modules, no_modules = checks.prebuilt_for_next(info, wanted, layout, branch, flavour)
-    others = [*wanted["extra_packages"], *checks.hold_package(info, wanted), *headers, *modules]
     installed = _driver_packages.parts(info["packages"])
     current = info["versions"]["kernel_module"] or info["versions"]["user_space"]
     gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, branch, current)
+    staying = {name: version for name, version in installed.items() if name not in gone}
+    lacking = tuple(name for name in names if name not in staying)
+    # A change that died half way has no version to keep yet, and somebody else's driver none that the role promised.
+    ours = checks.managed(info) and not checks.open_change(info) and not checks.other_source(info, wanted)
+    stays = _driver_packages.agree(layout, staying, branch, exact, current) and (ours or not lacking)
+    headers, missing = checks.headers(info, wanted)
+    version = current if stays else None
+    modules, no_modules = checks.prebuilt_for_next(info, wanted, layout, branch, flavour, version)
+    others = [*wanted["extra_packages"], *checks.hold_package(info, wanted), *headers, *modules]
     return _Wish(
         layout=layout,
         branch=branch,
@@ -105,10 +111,14 @@ def _wish(info, wanted):
         flavour=flavour,
         fabric=fabric,
         names=tuple(names),
+        modules=tuple(modules),
         beside={name: headers.get(name, name) for name in others},
         installed=installed,
-        current=current,
+        staying=staying,
         gone=tuple(gone),
+        lacking=lacking,
+        current=current,
+        stays=stays,
         missing=(*missing, *no_modules),
     )
 
@@ -158,10 +168,7 @@ def _installation(info, wanted):
         nvlsm=wish.fabric and info["needs_nvlsm"],
         own_version=sorted(wish.layout.own),  # also of what comes along with the parts
     )
-    # A change that died half way has no version to keep yet, and somebody else's driver none that the role promised.
-    ours = checks.managed(info) and not checks.open_change(info) and not checks.other_source(info, wanted)
-    agree = _driver_packages.agree(wish.layout, wish.staying(), wish.branch, wish.exact, wish.current)
-    return (_addition if agree and (ours or not wish.lacking()) else _move)(result, info, wanted, wish)
+    return (_addition if wish.stays else _move)(result, info, wanted, wish)
 
 
 def _refused(result, refusals):
@@ -170,22 +177,24 @@ def _refused(result, refusals):
 
 def _addition(result, info, wanted, wish):
     """The driver stays as it is. What is not there comes at its version; nobody is asked for the rest."""
-    lacking, absent = wish.lacking(), [name for name in wish.beside if name not in info["packages"]]
+    absent = [name for name in wish.beside if name not in info["packages"]]
     result["version"] = wish.current
-    target = {**dict.fromkeys(wish.beside), **wish.staying()}
-    if not (lacking or absent or wish.gone):
+    target = {**dict.fromkeys(wish.beside), **wish.staying}
+    if not (wish.lacking or absent or wish.gone):
         unsigned = checks.unsigned(info, wanted)
         if unsigned and wanted["reboot_ok"] and info["reboot_required"]:
             raise DriverError(unsigned)
         return dict(result, action="install", target=target, notices=[*wish.missing, *filter(None, [unsigned])])
-    built = [checks.secure_boot(info, wanted), *wish.missing] if lacking else []
+    built = [checks.secure_boot(info, wanted), *wish.missing] if wish.lacking else []
     refusals = [one for one in (checks.runfile(info), *built) if one]
     if refusals:
         return _refused(result, refusals)
     if info["available"] is None:
-        return dict(result, query=sorted({*lacking, *(wish.beside[name] for name in absent)}))
-    target.update(_driver_packages.exact_packages(wish.layout, lacking, info["available"], wish.current))
-    target.update(_driver_packages.beside(wish.layout, absent, info["available"], wish.current))
+        return dict(result, query=sorted({*wish.lacking, *(wish.beside[name] for name in absent)}))
+    layout, available, built = wish.layout, info["available"], info["module_drivers"]
+    new = [*wish.lacking, *(name for name in wish.modules if name in absent)]
+    target.update(_driver_packages.beside(layout, absent, available, wish.current))
+    target.update(_driver_packages.exact_packages(layout, new, available, built, wish.current))
     return dict(
         result,
         action="install",
@@ -205,7 +214,8 @@ def _without_heirs(names, version):
 
 def _move(result, info, wanted, wish):
     """Another version, or a first one: every part goes there."""
-    layout, names, installed, available = wish.layout, wish.names, wish.installed, info["available"]
+    layout, names, installed = wish.layout, wish.names, wish.installed
+    available, built, all_names = info["available"], info["module_drivers"], [*wish.names, *wish.modules]
     refusals = [one for one in (checks.runfile(info), checks.secure_boot(info, wanted), *wish.missing) if one]
     if refusals:
         return _refused(result, refusals)
@@ -214,13 +224,15 @@ def _move(result, info, wanted, wish):
     if available is None:
         heirs = [name for after in following.values() for name in after]
         return dict(result, query=sorted({*names, *installed, *wish.beside.values(), *heirs}))
-    version = _driver_packages.choose_version(layout, names, available, wish.branch, wish.exact, wish.current)
+    version = _driver_packages.choose_version(
+        layout, all_names, available, built, wish.branch, wish.exact, wish.current
+    )
     gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, wish.branch, version)
-    target = _driver_packages.exact_packages(layout, names, available, version)
-    for name in names:
-        own = _driver_packages.has_own_version(layout, name)
-        if own and installed.get(name) in available[name]:
-            target[name] = installed[name]
+    target = _driver_packages.exact_packages(layout, all_names, available, built, version)
+    for name in all_names:
+        own, here = _driver_packages.has_own_version(layout, name), installed.get(name)
+        if own and here in available[name] and _driver_packages.serves(layout, name, here, version, built):
+            target[name] = here
     target.update(_driver_packages.followers(layout, installed, names, available, version, gone))
     heirs, lost = _driver_packages.inherited(layout, following, available, version)
     target = {**_driver_packages.beside(layout, wish.beside, available, version), **heirs, **target}

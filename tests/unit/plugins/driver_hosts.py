@@ -57,6 +57,7 @@ def host(**changes):
         "reboot_reasons": [],
         "record": {},
         "available": {name: list(VERSIONS) for name in NAMES},
+        "module_drivers": {},
     }
     info.update(changes)
     return info

@@ -227,7 +227,7 @@ def signed(there, **packages):
 def test_the_kernel_that_boots_next_gets_its_prebuilt_module():
     prebuilt = {"source": "distribution", "kernel_build": "prebuilt"}
     result = plan(signed(there=True), **prebuilt)
-    assert result["changes"] == [{"name": SIGNED_NEXT, "from": None, "to": None}]
+    assert result["changes"] == [{"name": SIGNED_NEXT, "from": None, "to": "6.8.0-101.101+1"}]
     assert result["remove"] == []
     both = signed(True, **{SIGNED_NEXT: "6.8.0-101.101+1"})
     assert plan(both, **prebuilt)["action"] == "keep"

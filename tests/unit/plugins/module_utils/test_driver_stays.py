@@ -164,3 +164,34 @@ def test_what_leaves_with_its_branch_comes_back_with_the_new_one():
     asked = plan(dict(to_580(), available=None))["query"]
     assert {"libnvidia-nscq-580", "libnvidia-nscq", "nvidia-imex-580", "nvidia-imex"} <= set(asked)
     assert not {"nvidia-kernel-source-580-open", "nvidia-firmware-580-570.195.03"} & set(asked)
+
+
+MODULE_60 = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
+MODULE_71 = "linux-modules-nvidia-580-server-open-6.8.0-71-generic"
+
+
+def test_a_prebuilt_module_comes_that_was_built_for_the_driver_that_is_wanted():
+    """One kernel, two builds of its modules: for the driver of before and for that of now."""
+    user = [name for name in prebuilt()["packages"] if name != MODULE_60]
+    available = {name: ["580.105.08-0ubuntu1", "580.95.05-0ubuntu1"] for name in user}
+    available[MODULE_60] = ["6.8.0-60.63+2", "6.8.0-60.60+1"]
+    built = {MODULE_60: {"6.8.0-60.63+2": "580.105.08", "6.8.0-60.60+1": "580.95.05"}}
+    info = prebuilt(available=available, module_drivers=built)
+    first = dict(info, packages={}, record={}, loaded=None, versions=host()["versions"])
+    old = plan(first, version="580.95.05", **ARCHIVE)["packages"]
+    assert {"name": MODULE_60, "version": "6.8.0-60.60+1"} in old
+    up = plan(info, version="580.105.08", **ARCHIVE)["changes"]
+    assert {"name": MODULE_60, "from": "6.8.0-60.60+1", "to": "6.8.0-60.63+2"} in up
+
+
+def test_a_kernel_that_boots_next_with_modules_of_another_driver_only_is_told():
+    later = {"release": "6.8.0-71-generic", "headers": False, "module": False}
+    build = "6.8.0-71.71+1"
+    found = {"available": {MODULE_71: [build]}, "module_drivers": {MODULE_71: {build: "580.105.08"}}}
+    result = plan(prebuilt(next_kernel=later, **found), **ARCHIVE)
+    assert (result["action"], result["changes"]) == ("keep", [])
+    assert f"found no package {MODULE_71} of the driver 580.95.05" in result["lines"][-1]
+    found["module_drivers"] = {MODULE_71: {build: "580.95.05"}}
+    result = plan(prebuilt(next_kernel=later, **found), **ARCHIVE)
+    assert result["changes"] == [{"name": MODULE_71, "from": None, "to": build}]
+    assert result["changes_driver"] is False
