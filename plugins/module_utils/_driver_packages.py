@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import Dri
 
 # Built for one kernel, versioned like that kernel.
 _FOR_KERNEL = ("linux-modules-nvidia-", "linux-objects-nvidia-")
+_MODULES_OF_DRIVER = re.compile(r"linux-modules-nvidia-\d{3}-")
 _KERNEL_IN_NAME = re.compile(r"-\d+\.\d+\.\d+-\d+(?:-[\w-]+)?$")
 _BRANCH_IN_NAME = re.compile(r"-(\d{3})(?=-|$)")
 _VERSION_IN_NAME = re.compile(r"-(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?=-|$)")  # nvidia-firmware-580-580.95.05 of Ubuntu
@@ -227,6 +228,20 @@ def followers(layout, installed, names, available, version, leaving):
         if fitting:
             found[name] = fitting[0]
     return found
+
+
+def is_for_kernel(name):
+    """Return whether a package is for one kernel, and versioned like it."""
+    return name.startswith(_FOR_KERNEL)
+
+
+def modules_for(packages, kernels):
+    """Return {name: kernel} of prebuilt modules of the same kind as those among ``packages``, for other kernels.
+
+    What they are linked from (linux-objects-nvidia) comes with them.
+    """
+    kinds = {_without_kernel(name) for name in packages if _MODULES_OF_DRIVER.match(name)}
+    return {kind.format(kernel=kernel): kernel for kind in sorted(kinds) for kernel in kernels}
 
 
 def _without_kernel(name):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _driver,
+    _driver_back,
     _driver_packages,
     _driver_state,
     _driver_tables,
@@ -132,7 +133,7 @@ def plan(info, wanted):
         if wanted["state"] == "absent":
             return _finished(_removal(info), info, wanted)
         if wanted["state"] == "previous":
-            return _finished(_back(info, wanted), info, wanted)
+            return _finished(dict(_empty("ask", ""), **_driver_back.back(info, wanted)), info, wanted)
         if not info["boards"] and not wanted["without_gpu"]:
             return _empty("skip", "No NVIDIA board is on the PCI bus: nothing to do (nvidia_driver_without_gpu).")
         existing = checks.existing(info, wanted)
@@ -245,56 +246,6 @@ def _move(result, info, wanted, wish):
         remove=gone,
         beside=wish.beside,
         notices=notices,
-    )
-
-
-def _back(info, wanted):
-    """The set of packages that the newest change replaced. When that was done, run again it leads nowhere else.
-
-    A change that was interrupted is the newest: what served before it is its way back.
-    """
-    current = info["record"].get("current") or {}
-    previous = checks.open_change(info) or (current if current.get("back") else info["record"].get("previous")) or {}
-    if not previous.get("packages"):
-        raise DriverError(
-            "Expected a driver that was replaced on this host, found none remembered: nvidia_driver_state absent"
-            " removes the driver, nvidia_driver_version installs another."
-        )
-    # What was built on the host is built once more, with the same needs.
-    flavour = _driver_state.installed_flavour(previous["packages"])
-    build = "prebuilt" if _driver_state.has_prebuilt(previous["packages"]) else "dkms"
-    headers, missing = checks.headers(info, dict(wanted, kernel_modules=flavour is not None, kernel_build=build))
-    secure_boot = checks.secure_boot(info, dict(wanted, kernel_modules=flavour is not None, kernel_build=build))
-    refusals = [one for one in (checks.runfile(info), secure_boot, *missing) if one]
-    query = sorted({*previous["packages"], *headers.values()})
-    result = dict(_empty("ask", ""), query=query, version=previous["version"], kernel_module=flavour)
-    installed = _driver_packages.parts(info["packages"])
-    if installed == previous["packages"]:
-        refusals, headers = [], []
-    if refusals:
-        return _refused(result, refusals)
-    if info["available"] is None and installed != previous["packages"]:
-        return result
-    lost = [
-        f"{name} {version}"
-        for name, version in sorted(previous["packages"].items())
-        if info["packages"].get(name) != version and version not in info["available"].get(name, [])
-    ]
-    if lost:
-        raise DriverError(
-            f"Expected the packages that served before, found no {', '.join(lost[:6])} in the repository any more:"
-            " choose another nvidia_driver_version."
-        )
-    gone = sorted({*installed, *info["unfinished"]} - set(previous["packages"]))
-    fabric = any("fabric" in name for name in previous["packages"])
-    own = [name for name, version in previous["packages"].items() if _driver.upstream(version) != previous["version"]]
-    return dict(
-        result,
-        action="install",
-        target=dict(previous["packages"], **dict.fromkeys(headers)),
-        remove=gone,
-        own_version=sorted(own),
-        fabric_manager=fabric,
     )
 
 
