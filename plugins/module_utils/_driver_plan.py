@@ -181,13 +181,14 @@ def _addition(result, info, wanted, wish):
     absent = [name for name in wish.beside if name not in info["packages"]]
     result["version"] = wish.current
     target = {**dict.fromkeys(wish.beside), **wish.staying}
+    unsigned = checks.unsigned(info, wanted)
+    if unsigned and wanted["reboot_ok"] and info["reboot_required"]:
+        raise DriverError(unsigned)
+    result["notices"] = [*wish.missing, *filter(None, [unsigned])]
     if not (wish.lacking or absent or wish.gone):
-        unsigned = checks.unsigned(info, wanted)
-        if unsigned and wanted["reboot_ok"] and info["reboot_required"]:
-            raise DriverError(unsigned)
-        return dict(result, action="install", target=target, notices=[*wish.missing, *filter(None, [unsigned])])
-    built = [checks.secure_boot(info, wanted), *wish.missing] if wish.lacking else []
-    refusals = [one for one in (checks.runfile(info), *built) if one]
+        return dict(result, action="install", target=target)
+    for_new = [checks.secure_boot(info, wanted), *wish.missing] if wish.lacking else []
+    refusals = [one for one in (checks.runfile(info), *for_new) if one]
     if refusals:
         return _refused(result, refusals)
     if info["available"] is None:
@@ -196,14 +197,7 @@ def _addition(result, info, wanted, wish):
     new = [*wish.lacking, *(name for name in wish.modules if name in absent)]
     target.update(_driver_packages.beside(layout, absent, available, wish.current))
     target.update(_driver_packages.exact_packages(layout, new, available, built, wish.current))
-    return dict(
-        result,
-        action="install",
-        target=target,
-        remove=list(wish.gone),
-        notices=list(wish.missing),
-        beside=wish.beside,
-    )
+    return dict(result, action="install", target=target, remove=list(wish.gone), beside=wish.beside)
 
 
 def _without_heirs(names, version):
