@@ -679,18 +679,6 @@ def test_parts_come_from_the_repository_that_is_wanted(host):
     }
 
 
-def test_what_prebuilt_modules_were_built_for_is_asked_of_them_only(host):
-    name = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
-    row = f"{name} | 6.8.0-60.63+1 | http://archive.example.com/ubuntu noble/restricted amd64 Packages\n"
-    said = f"Package: {name}\nVersion: 6.8.0-60.63+1\nDepends: nvidia-kernel-common-580-server (>= 580.95.05)\n"
-    host.answers = {"apt-cache madison": (0, MADISON + row, ""), "apt-cache show " + name: (0, said, "")}
-    params = {"query": ["libcuda1", name], "state_dir": host.state_dir}
-    assert run_module(driver_info, params)["module_drivers"] == {name: {"6.8.0-60.63+1": "580.95.05"}}
-    assert ["apt-cache", "show", name] in host.argvs
-    host.answers["apt-cache madison"] = (0, MADISON, "")
-    assert run_module(driver_info, dict(params, query=["libcuda1"]))["module_drivers"] == {}
-
-
 def test_no_answer_is_not_no_package(host):
     host.answers = {"apt-cache madison": (100, "", "E: Conflicting values set for option Signed-By regarding source x")}
     result = run_module(driver_info, {"query": ["libcuda1"], "state_dir": host.state_dir})
@@ -728,6 +716,18 @@ def test_a_loaded_driver_that_no_package_brought_needs_no_boot(host, how):
     else:
         host.kernels_with_module = [_driver_host.platform.release()]
     assert not run_module(driver_info, info)["reboot_required"]
+
+
+def test_what_prebuilt_modules_were_built_for_is_asked_of_them_only(host):
+    name = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
+    row = f"{name} | 6.8.0-60.63+1 | http://archive.example.com/ubuntu noble/restricted amd64 Packages\n"
+    said = f"Package: {name}\nVersion: 6.8.0-60.63+1\nDepends: nvidia-kernel-common-580-server (>= 580.95.05)\n"
+    host.answers = {"apt-cache madison": (0, MADISON + row, ""), "apt-cache show " + name: (0, said, "")}
+    params = {"query": ["libcuda1", name], "state_dir": host.state_dir}
+    assert run_module(driver_info, params)["module_drivers"] == {name: {"6.8.0-60.63+1": "580.95.05"}}
+    assert ["apt-cache", "show", name] in host.argvs
+    host.answers["apt-cache madison"] = (0, MADISON, "")
+    assert run_module(driver_info, dict(params, query=["libcuda1"]))["module_drivers"] == {}
 
 
 def test_packages_that_are_asked_for_by_name(host):
