@@ -161,6 +161,14 @@ def available_of(module, distribution, names, origin=None, anywhere=()):
     return found
 
 
+def module_drivers_of(module, distribution, available):
+    """Return what _driver_packages.drivers_of_modules() does of the prebuilt modules among ``available``."""
+    names = [name for name, versions in available.items() if versions and _driver_state.has_prebuilt([name])]
+    if distribution == "rhel" or not names:
+        return {}
+    return _driver_packages.drivers_of_modules(_asked(module, ["apt-cache", "show", *names]))
+
+
 def pci_devices(root="/sys/bus/pci/devices"):
     """Return vendor, class, device and address of the devices on the PCI bus.
 
@@ -187,7 +195,7 @@ def secure_boot():
 
 def mok_enrolled(module):
     """Return whether the firmware knows the key that signs modules built on this host."""
-    for path in ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der"):
+    for path in _driver_kernel.certificates():
         if os.path.exists(path):
             _rc, out, err = run(module, ["mokutil", "--test-key", path])
             if "already enrolled" in out + err:
@@ -341,6 +349,7 @@ def read_host(module):
         else available_of(module, system["distribution"], wanted, params["origin"], params["also"]),
         "problems": None,
     }
+    result["module_drivers"] = module_drivers_of(module, system["distribution"], result["available"] or {})
     if params["prove"]:
         result["problems"] = _problems(module, result)
     return result

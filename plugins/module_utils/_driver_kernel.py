@@ -11,13 +11,19 @@ Private to the gpufleet.sglang collection; may change at any time.
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import upstream
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_host import read_text
 
 MODULES = "/lib/modules"
 BOOT = "/boot"
+# Where a site names a key of its own for modules that DKMS builds, and where DKMS and Ubuntu put one that they made.
+DKMS_SETTINGS = ("/etc/dkms/framework.conf", "/etc/dkms/framework.conf.d/*.conf")
+CERTIFICATES = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
+_CERTIFICATE = re.compile(r"^\s*mok_certificate=[\"']?([^\"'\s]+)", re.MULTILINE)
 _IMAGE = re.compile(r"^(?:.*/)?vmlinuz-(\d\S*)$")
 # Debian gives its own module another name (nvidia-current, nvidia-tesla-535); nvidiafb and nvidia-cspmu are others.
 _MODULE = re.compile(r"^nvidia(?:-current|-tesla)?(?:-\d+)*\.ko(?:\.(?:gz|xz|zst))?$")
@@ -40,19 +46,23 @@ def order(release):
     return [*ranks, (0, 0, "")]
 
 
-def newest(paths):
-    """Return the newest release of images, which GRUB boots unless it was told otherwise; None without any."""
-    return max((release for release in map(release_of, paths) if release), key=order, default=None)
+def newest(paths, modules=MODULES):
+    """Return the newest release of images, which GRUB boots unless it was told otherwise; None without any.
+
+    A name counts when modules lie under it: copies have none of their own (``.old`` of installkernel, ``.efi.signed``).
+    """
+    releases = [release for release in map(release_of, paths) if release]
+    return max((one for one in releases if os.path.isdir(os.path.join(modules, one))), key=order, default=None)
 
 
-def next_release(run, boot=BOOT):
+def next_release(run, boot=BOOT, modules=MODULES):
     """Return the release of the kernel that boots next, None where nobody can tell.
 
     ``run``: takes a command, returns (rc, stdout, stderr). The RHEL family has grubby to ask.
     """
     rc, out, _err = run(["grubby", "--default-kernel"])
     asked = release_of(out) if rc == 0 else None
-    return asked or (newest(sorted(os.listdir(boot))) if os.path.isdir(boot) else None)
+    return asked or (newest(sorted(os.listdir(boot)), modules) if os.path.isdir(boot) else None)
 
 
 def module_version(run, release):
@@ -71,3 +81,12 @@ def has_module(release, root=MODULES):
         if any(_MODULE.match(name) for name in names):
             return True
     return False
+
+
+def certificates(settings=DKMS_SETTINGS):
+    """Return paths of the keys that modules built on this host may be signed with: the site's own, or the usual ones.
+
+    Source: dkms_framework.conf of DKMS, which the shell reads: the last line counts.
+    """
+    texts = [read_text(path) for pattern in settings for path in sorted(glob.glob(pattern))]
+    return tuple(_CERTIFICATE.findall("\n".join(texts))[-1:]) or CERTIFICATES

@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import Dri
 
 # Built for one kernel, versioned like that kernel.
 _FOR_KERNEL = ("linux-modules-nvidia-", "linux-objects-nvidia-")
+_MODULES_OF_DRIVER = re.compile(r"linux-modules-nvidia-\d{3}-")
 _KERNEL_IN_NAME = re.compile(r"-\d+\.\d+\.\d+-\d+(?:-[\w-]+)?$")
 _BRANCH_IN_NAME = re.compile(r"-(\d{3})(?=-|$)")
 _VERSION_IN_NAME = re.compile(r"-(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?=-|$)")  # nvidia-firmware-580-580.95.05 of Ubuntu
@@ -103,20 +104,56 @@ def components(layout, branch, kernel_module, persistence, fabric, nvlsm):
     return [name.format(branch=branch) for name in names]
 
 
-def _shared_versions(layout, names, available):
+_STANZA = re.compile(r"\n[ \t]*\n")
+_BUILT_FOR = re.compile(r"nvidia-kernel-common\S* \([<>]?= ?([^\s)]+)\)")
+
+
+def drivers_of_modules(text):
+    """Return name -> {version of the package: driver version that it is built for} of prebuilt modules.
+
+    ``text``: of ``apt-cache show``. A package of Ubuntu is versioned like its kernel, and depends on the user space of
+    the one driver version that it was built for: nvidia-kernel-common-470 (<= 470.86-1), (>= 470.86)
+    (linuxmint/mintdrivers#71). What does not say it is left out.
+    """
+    found = {}
+    for stanza in _STANZA.split(text):
+        fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and not line.startswith(" "))
+        drivers = {upstream(one) for one in _BUILT_FOR.findall(fields.get("Depends", ""))} - {None}
+        if len(drivers) == 1 and "Package" in fields:
+            found.setdefault(fields["Package"], {})[fields.get("Version")] = drivers.pop()
+    return found
+
+
+def serves(layout, name, found, version, built):
+    """Return whether a package at its version ``found`` goes with the driver ``version``.
+
+    ``built``: of drivers_of_modules(). What it does not know may serve, the package manager refuses what does not.
+    """
+    if has_own_version(layout, name):
+        return built.get(name, {}).get(found, version) == version
+    return upstream(found) == version
+
+
+def _shared_versions(layout, names, available, built):
     """Return driver versions at which every package of ``names`` exists, newest first."""
     bound = [name for name in names if not has_own_version(layout, name)]
     sets = [{upstream(one) for one in available.get(name, [])} - {None} for name in bound]
-    return sorted(set.intersection(*sets), key=order, reverse=True) if sets else []
+    versions = sorted(set.intersection(*sets), key=order, reverse=True) if sets else []
+    modules = [name for name in names if name in built and available.get(name)]
+    return [
+        version
+        for version in versions
+        if all(any(serves(layout, name, one, version, built) for one in available[name]) for name in modules)
+    ]
 
 
-def choose_version(layout, names, available, branch, exact=None, installed=None):
+def choose_version(layout, names, available, built, branch, exact=None, installed=None):
     """Return the version at which every package exists: the exact one, the installed one, or the newest of the branch.
 
-    ``available``: name -> versions of packages. ``installed``: the driver's version now, kept when it is of the branch.
-    Raises DriverError that says what is there.
+    ``available``: name -> versions of packages. ``built``: of drivers_of_modules(). ``installed``: the driver's version
+    now, kept when it is of the branch. Raises DriverError that says what is there.
     """
-    versions = _shared_versions(layout, names, available)
+    versions = _shared_versions(layout, names, available, built)
     of_branch = [one for one in versions if branch_of(one) == branch]
     if exact in versions or (exact is None and of_branch):
         return exact or (installed if installed in of_branch else of_branch[0])
@@ -127,45 +164,58 @@ def choose_version(layout, names, available, branch, exact=None, installed=None)
     elif versions:
         found = f"only {', '.join(versions[:8])}"
     else:
-        each = (
-            f"{name}: {', '.join(sorted({upstream(one) or one for one in available[name]}, reverse=True)[:4])}"
+        drivers = {
+            name: {built.get(name, {}).get(one) or upstream(one) or one for one in available[name]}
             for name in names
-            if not has_own_version(layout, name) and available.get(name)
-        )
+            if available.get(name) and (name in built or not has_own_version(layout, name))
+        }
+        each = (f"{name}: {', '.join(sorted(found, reverse=True)[:4])}" for name, found in drivers.items())
         found = "no version that all of them have (" + "; ".join(each) + ")"
     raise DriverError(
         f"Expected {', '.join(names)} at {wanted}, found {found}: set nvidia_driver_version to one that is there."
     )
 
 
-def settled(layout, names, installed, branch, exact, current):
-    """Return name -> version of what is installed when it is all that is wanted, at one version; else None.
+def agree(layout, installed, branch, exact, current):
+    """Return whether the installed parts are what is wanted, all at one version: then no repository is asked for them.
 
-    ``current``: the driver's version now. Answers without knowing what the repositories have.
+    ``current``: the driver's version now.
     """
-    if current is None or any(name not in installed for name in names):
-        return None
-    if current != exact if exact else branch_of(current) != branch:
-        return None
-    bound = {name: one for name, one in installed.items() if not has_own_version(layout, name)}
-    return dict(installed) if all(upstream(one) == current for one in bound.values()) else None
+    if current is None or (current != exact if exact else branch_of(current) != branch):
+        return False
+    return all(upstream(one) == current for name, one in installed.items() if not has_own_version(layout, name))
 
 
-def exact_packages(layout, names, available, version):
+def exact_packages(layout, names, available, built, version):
     """Return name -> full version of each package: at the driver's version, or the newest for those with their own.
 
     Raises DriverError for a package that does not exist.
     """
     chosen = {}
     for name in names:
-        fitting = [one for one in available.get(name, []) if has_own_version(layout, name) or upstream(one) == version]
+        fitting = [one for one in available.get(name, []) if serves(layout, name, one, version, built)]
         if not fitting:
+            drivers = built.get(name, {})
+            there = [f"{one} for {drivers[one]}" if one in drivers else one for one in available.get(name, [])[:4]]
             raise DriverError(
-                f"Expected the package {name} at {version}, found"
-                f" {', '.join(available.get(name, [])[:4]) or 'none'}: set nvidia_driver_version to one that is there."
+                f"Expected the package {name} at {version}, found {', '.join(there) or 'none'}: set"
+                " nvidia_driver_version to one that is there."
             )
         chosen[name] = fitting[0]
     return chosen
+
+
+def beside(layout, names, available, version):
+    """Return name -> version, None for any, of what comes beside the driver. A part among it comes at its version.
+
+    Raises DriverError for a part that does not exist at this version.
+    """
+    bound = [
+        name
+        for name in names
+        if not has_own_version(layout, name) and any(belongs(name, one) for one in available.get(name, []))
+    ]
+    return {**dict.fromkeys(names), **exact_packages(layout, bound, available, {}, version)}
 
 
 def followers(layout, installed, names, available, version, leaving):
@@ -178,6 +228,20 @@ def followers(layout, installed, names, available, version, leaving):
         if fitting:
             found[name] = fitting[0]
     return found
+
+
+def is_for_kernel(name):
+    """Return whether a package is for one kernel, and versioned like it."""
+    return name.startswith(_FOR_KERNEL)
+
+
+def modules_for(packages, kernels):
+    """Return {name: kernel} of prebuilt modules of the same kind as those among ``packages``, for other kernels.
+
+    What they are linked from (linux-objects-nvidia) comes with them.
+    """
+    kinds = {_without_kernel(name) for name in packages if _MODULES_OF_DRIVER.match(name)}
+    return {kind.format(kernel=kernel): kernel for kind in sorted(kinds) for kernel in kernels}
 
 
 def _without_kernel(name):
@@ -221,6 +285,42 @@ def leaving(installed, names, branch, version=None):
         if name not in names and (other_branch or other_version or name in replaced):
             gone.append(name)
     return gone
+
+
+# What a package with the module brings by itself, in its own flavour: nvidia-kernel-common, nvidia-kernel-source.
+_WITH_MODULE = "nvidia-kernel-"
+
+
+def heirs(gone, names, branch, flavour):
+    """Return {name that leaves for its branch: names that may follow it at ``branch``}.
+
+    The branch may be in the name, or be in none any more (Ubuntu from 590 on). Left out is what the role decides
+    itself (kernel modules, fabric manager, ``names``) or another part brings: what holds a version or a kernel.
+    """
+    decided = set().union(*_groups())
+    found = {}
+    for name in gone:
+        match = _BRANCH_IN_NAME.search(name)
+        other_flavour = flavour == "proprietary" and name.endswith("-open")
+        if not match or int(match.group(1)) == branch or _VERSION_IN_NAME.search(name) or other_flavour:
+            continue
+        if name.startswith((*_FOR_KERNEL, _WITH_MODULE)) or _kind(name) in decided:
+            continue
+        after = [_BRANCH_IN_NAME.sub(f"-{branch}", name), _BRANCH_IN_NAME.sub("", name)]
+        if not set(after) & set(names):
+            found[name] = after
+    return found
+
+
+def inherited(layout, following, available, version):
+    """Return (name -> full version of what follows, names of those that nothing follows)."""
+    found, lost = {}, []
+    for name, after in following.items():
+        there = [one for one in after if any(upstream(each) == version for each in available.get(one, []))]
+        found.update(exact_packages(layout, there[:1], available, {}, version))
+        if not there:
+            lost.append(name)
+    return found, lost
 
 
 def apt_pin(version):

@@ -8,9 +8,17 @@ Private to the gpufleet.sglang collection; may change at any time.
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver, _driver_packages, _driver_state
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
-from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError, order
+from dataclasses import dataclass
+
+from ansible_collections.gpufleet.sglang.plugins.module_utils import (
+    _driver,
+    _driver_back,
+    _driver_packages,
+    _driver_state,
+    _driver_tables,
+)
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_checks as checks
+from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError
 
 
 def _empty(action, reason):
@@ -35,56 +43,32 @@ def _empty(action, reason):
     }
 
 
-def _in_use(info, wanted, moves, boots):
-    """Return why the driver must not be replaced, or the host not be booted, now; None when it may."""
-    if not (moves or boots) or wanted["allow_in_use"] or not (info["users"] or info["servers"]):
-        return None
-    held = [f"{one['name']} ({one['pid']})" for one in info["users"][:4]] + info["servers"]
-    what = "a driver that nobody uses" if moves else "nobody on a host that is to boot again"
-    way_out = "stop it" if moves else "stop it, set nvidia_driver_reboot_ok to false"
-    return (
-        f"Expected {what}, found {', '.join(held)}: {way_out}, or set nvidia_driver_allow_in_use, with"
-        " which the playbook gpufleet.sglang.driver stops the servers and proves them afterwards."
-    )
+@dataclass(frozen=True)
+class _Wish:
+    """What is wanted of a driver here, and what of it is there.
 
-
-def _fits(flavour, info, wanted):
-    """Return whether a flavour is one that may serve here: the wanted one, or any that knows the boards."""
-    if wanted["kernel_module"] not in ("auto", flavour):
-        return False
-    try:
-        _driver.flavour_for(info["boards"], flavour)
-    except DriverError:
-        return False
-    return True
-
-
-def _open(info):
-    """Return the set of packages before a change that was interrupted half way, None without one.
-
-    A change that ended before its first package moved is none.
+    ``names``: its packages; ``modules``: those for the kernel that boots next; ``beside``: what comes beside a driver
+    that stays, the modules among it, name -> name in the repository; ``installed``: parts that are there; ``staying``:
+    those that can stay; ``gone``: the others, also unfinished ones; ``lacking``: those of ``names`` that are not there;
+    ``current``: the driver's version now, None without one; ``stays``: whether it is kept; ``missing``: sentences on
+    what nobody has for a kernel.
     """
-    before = info["record"].get("open")
-    moved = before and (before["packages"] != _driver_packages.parts(info["packages"]) or info["unfinished"])
-    return before if moved else None
 
-
-def _managed(info):
-    """Return whether the driver that is there came from here, also when that run did not end."""
-    return bool(info["record"].get("current") or _open(info))
-
-
-def _existing(info, wanted):
-    """Return what serves already and may stay as it is: a sentence, or None."""
-    version = info["loaded"] or info["versions"]["user_space"]
-    if not wanted["keep_existing"] or _managed(info) or not version:
-        return None
-    branch, exact = _driver.wanted_version(wanted["min_version"], "nvidia_driver_min_version")
-    if order(version) < order(exact or str(branch)):
-        return None
-    if info["loaded_flavour"] and not _fits(info["loaded_flavour"], info, wanted):
-        return None
-    return f"The driver {version} was there before, is at least {wanted['min_version']}, and is left as it is."
+    layout: _driver_tables.Layout
+    branch: int
+    exact: str | None
+    flavour: str
+    fabric: bool
+    names: tuple
+    modules: tuple
+    beside: dict
+    installed: dict
+    staying: dict
+    gone: tuple
+    lacking: tuple
+    current: str | None
+    stays: bool
+    missing: tuple
 
 
 def _parts_wanted(info, wanted):
@@ -106,81 +90,38 @@ def _parts_wanted(info, wanted):
     return layout, branch, exact, flavour, names, fabric
 
 
-def _secure_boot(info, wanted):
-    """Return why Secure Boot would not load the modules, with ways out that this distribution has; None when it would.
-
-    The key does not exist before something is built or it is made: on a bare host it is made first.
-    """
-    built_here = wanted["kernel_modules"] and wanted["kernel_build"] == "dkms"
-    if not info["secure_boot"] or info["mok_enrolled"] or not built_here:
-        return None
-    distribution = info["os"]["distribution"]
-    key = next(row for row in tables.SIGNING_KEYS if row.distribution == distribution)
-    ways = [
-        f"make one and enrol it (install dkms, {key.command}, mokutil --import {key.path}, then a person at the"
-        " console)"
-    ]
-    if any(row.distribution == distribution and row.open_prebuilt for row in tables.LAYOUTS):
-        ways.append(
-            "use signed prebuilt modules (nvidia_driver_source: distribution, nvidia_driver_kernel_build: prebuilt)"
-        )
-    return (
-        "Expected modules that Secure Boot accepts, found it on and no enrolled key for modules built on the host:"
-        f" {', '.join(ways)}, or switch it off in the firmware."
+def _wish(info, wanted):
+    """Return the _Wish of a host. Raises DriverError."""
+    layout, branch, exact, flavour, names, fabric = _parts_wanted(info, wanted)
+    installed = _driver_packages.parts(info["packages"])
+    current = info["versions"]["kernel_module"] or info["versions"]["user_space"]
+    gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, branch, current)
+    staying = {name: version for name, version in installed.items() if name not in gone}
+    lacking = tuple(name for name in names if name not in staying)
+    # A change that died half way has no version to keep yet, and somebody else's driver none that the role promised.
+    ours = checks.managed(info) and not checks.open_change(info) and not checks.other_source(info, wanted)
+    stays = _driver_packages.agree(layout, staying, branch, exact, current) and (ours or not lacking)
+    headers, missing = checks.headers(info, wanted)
+    version = current if stays else None
+    modules, no_modules = checks.prebuilt_for_next(info, wanted, layout, branch, flavour, version)
+    others = [*wanted["extra_packages"], *checks.hold_package(info, wanted), *headers, *modules]
+    return _Wish(
+        layout=layout,
+        branch=branch,
+        exact=exact,
+        flavour=flavour,
+        fabric=fabric,
+        names=tuple(names),
+        modules=tuple(modules),
+        beside={name: headers.get(name, name) for name in others},
+        installed=installed,
+        staying=staying,
+        gone=tuple(gone),
+        lacking=lacking,
+        current=current,
+        stays=stays,
+        missing=(*missing, *no_modules),
     )
-
-
-def _runfile(info):
-    if not info["runfile"]:
-        return None
-    return (
-        "Expected a driver that packages brought or none, found one of NVIDIA's .run installer, whose files would stay"
-        " under those of packages: stop what uses it and run nvidia-uninstall --silent on the host."
-    )
-
-
-def _hold_package(info, wanted):
-    name = tables.HOLD_PACKAGES.get(info["os"]["distribution"])
-    return [name] if name and wanted["hold"] else []
-
-
-def _headers(info, wanted):
-    """Return ({what is installed: its package's name} for the headers that the modules need, why some are missing)."""
-    packages, missing = {}, []
-    if wanted["kernel_build"] == "prebuilt" or not wanted["kernel_modules"]:
-        return packages, missing
-    distribution, architecture = info["os"]["distribution"], info["os"]["architecture"]
-    later = info["next_kernel"] or {"release": None, "headers": True}
-    for release, there, which, way_out in (
-        (info["kernel"], info["headers"], "the running kernel {0}", "boot a kernel whose headers the distribution has"),
-        (later["release"], later["headers"], "the kernel {0}, which boots next", "remove it, or boot it"),
-    ):
-        if there:
-            continue
-        name, spec = _driver_packages.headers_of(distribution, release)
-        available = info["available"]
-        if available is None or _driver_packages.has_headers(distribution, release, architecture, available):
-            packages[spec] = name
-        else:
-            missing.append(
-                f"Expected the headers of {which.format(release)}, found neither them nor a package {spec}: {way_out},"
-                " then run again."
-            )
-    return packages, missing
-
-
-def _prebuilt_for_next(info, wanted, layout, branch, flavour):
-    """Return (prebuilt modules of the kernel that boots next, why they are missing)."""
-    later = info["next_kernel"]
-    if wanted["kernel_build"] != "prebuilt" or not wanted["kernel_modules"] or not later:
-        return [], []
-    name = _driver_packages.kernel_package(layout, branch, flavour, "prebuilt", later["release"])
-    if name in info["packages"] or info["available"] is None or info["available"].get(name):
-        return [name], []
-    return [], [
-        f"Expected modules for the kernel {later['release']}, which boots next, found no package {name}: remove that"
-        " kernel, or boot it, then run again."
-    ]
 
 
 def plan(info, wanted):
@@ -192,10 +133,10 @@ def plan(info, wanted):
         if wanted["state"] == "absent":
             return _finished(_removal(info), info, wanted)
         if wanted["state"] == "previous":
-            return _finished(_back(info, wanted), info, wanted)
+            return _finished(dict(_empty("ask", ""), **_driver_back.back(info, wanted)), info, wanted)
         if not info["boards"] and not wanted["without_gpu"]:
             return _empty("skip", "No NVIDIA board is on the PCI bus: nothing to do (nvidia_driver_without_gpu).")
-        existing = _existing(info, wanted)
+        existing = checks.existing(info, wanted)
         if existing:
             return _kept(existing, info, wanted)
         return _finished(_installation(info, wanted), info, wanted)
@@ -205,115 +146,114 @@ def plan(info, wanted):
 
 def _kept(reason, info, wanted):
     """The driver that was there before stays; a reboot that is due for it is guarded as any other."""
-    guarded = _in_use(info, wanted, False, wanted["reboot_ok"] and info["reboot_required"])
-    if guarded:
-        return dict(_empty("refuse", guarded), refusals=[guarded])
+    boots = wanted["reboot_ok"] and info["reboot_required"]
+    unsigned = checks.unsigned(info, wanted)
+    refusal = checks.in_use(info, wanted, False, boots) or (unsigned if boots else None)
+    if refusal:
+        return dict(_empty("refuse", refusal), refusals=[refusal])
     version = info["loaded"] or info["versions"]["user_space"]
     branch, exact = _driver.wanted_version(wanted["version"])
-    notices = ["Its packages are not held: whoever installed it moves it."]
+    notices = ["Its packages are not held: whoever installed it moves it.", *filter(None, [unsigned])]
     if version != exact if exact else _driver.branch_of(version) != branch:
         notices.append(f"It is not the wanted {wanted['version']}, which nvidia_driver_keep_existing: false brings.")
     return dict(_empty("keep", reason), notices=notices, lines=[reason, *notices])
 
 
 def _installation(info, wanted):
-    layout, branch, exact, flavour, names, fabric = _parts_wanted(info, wanted)
-    installed = _driver_packages.parts(info["packages"])
-    headers, missing = _headers(info, wanted)
-    modules, no_modules = _prebuilt_for_next(info, wanted, layout, branch, flavour)
-    missing = missing + no_modules
-    refusals = [one for one in (_runfile(info), _secure_boot(info, wanted), *missing) if one]
-    others = [*wanted["extra_packages"], *_hold_package(info, wanted), *headers, *modules]
-    asked = [headers.get(name, name) for name in others]
+    """What is to be installed. The driver of the role stays at its version, whatever the repository has by now."""
+    wish = _wish(info, wanted)
     result = _empty("ask", "")
     result.update(
-        kernel_module=flavour,
-        fabric_manager=fabric,
-        nvlsm=fabric and info["needs_nvlsm"],
-        own_version=sorted(layout.own),  # also of what comes along with the parts
-        query=sorted({*names, *installed, *asked}),
+        kernel_module=wish.flavour,
+        fabric_manager=wish.fabric,
+        nvlsm=wish.fabric and info["needs_nvlsm"],
+        own_version=sorted(wish.layout.own),  # also of what comes along with the parts
     )
-    current = info["versions"]["kernel_module"] or info["versions"]["user_space"]
-    gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, branch)
-    settled = _driver_packages.settled(layout, names, installed, branch, exact, current)
-    if settled and not gone and all(name in info["packages"] for name in others):
-        # Nobody is asked which versions there are: a rerun moves nothing, also when this one has left the repository.
-        target = dict(settled, **dict.fromkeys(others))
-        return dict(result, action="install", version=current, target=target, notices=missing)
+    return (_addition if wish.stays else _move)(result, info, wanted, wish)
+
+
+def _refused(result, refusals):
+    return dict(result, action="refuse", reason=refusals[0], refusals=refusals)
+
+
+def _addition(result, info, wanted, wish):
+    """The driver stays as it is. What is not there comes at its version; nobody is asked for the rest."""
+    absent = [name for name in wish.beside if name not in info["packages"]]
+    result["version"] = wish.current
+    target = {**dict.fromkeys(wish.beside), **wish.staying}
+    unsigned = checks.unsigned(info, wanted)
+    if unsigned and wanted["reboot_ok"] and info["reboot_required"]:
+        raise DriverError(unsigned)
+    result["notices"] = [*wish.missing, *filter(None, [unsigned])]
+    if not (wish.lacking or absent or wish.gone):
+        return dict(result, action="install", target=target)
+    for_new = [checks.secure_boot(info, wanted), *wish.missing] if wish.lacking else []
+    refusals = [one for one in (checks.runfile(info), *for_new) if one]
     if refusals:
-        return dict(result, action="refuse", reason=refusals[0], refusals=refusals)
+        return _refused(result, refusals)
     if info["available"] is None:
-        return result
-    version = _driver_packages.choose_version(layout, names, info["available"], branch, exact, current)
-    gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, branch, version)
-    target = _driver_packages.exact_packages(layout, names, info["available"], version)
-    for name in names:
-        own = _driver_packages.has_own_version(layout, name)
-        if own and installed.get(name) in info["available"][name]:
-            target[name] = installed[name]
-    target.update(_driver_packages.followers(layout, installed, names, info["available"], version, gone))
-    target.update(dict.fromkeys(others))
-    return dict(result, action="install", version=version, target=target, remove=gone)
+        return dict(result, query=sorted({*wish.lacking, *(wish.beside[name] for name in absent)}))
+    layout, available, built = wish.layout, info["available"], info["module_drivers"]
+    new = [*wish.lacking, *(name for name in wish.modules if name in absent)]
+    target.update(_driver_packages.beside(layout, absent, available, wish.current))
+    target.update(_driver_packages.exact_packages(layout, new, available, built, wish.current))
+    return dict(result, action="install", target=target, remove=list(wish.gone), beside=wish.beside)
 
 
-def _back(info, wanted):
-    """The set of packages that the newest change replaced. When that was done, run again it leads nowhere else.
+def _without_heirs(names, version):
+    return (
+        f"Expected what leaves with its branch to come back at {version}, found nothing in the repository for"
+        f" {', '.join(names)}: what uses it is left without, unless you choose another nvidia_driver_version."
+    )
 
-    A change that was interrupted is the newest: what served before it is its way back.
-    """
-    current = info["record"].get("current") or {}
-    previous = _open(info) or (current if current.get("back") else info["record"].get("previous")) or {}
-    if not previous.get("packages"):
-        raise DriverError(
-            "Expected a driver that was replaced on this host, found none remembered: nvidia_driver_state absent"
-            " removes the driver, nvidia_driver_version installs another."
-        )
-    # What was built on the host is built once more, with the same needs.
-    flavour = _driver_state.installed_flavour(previous["packages"])
-    build = "prebuilt" if _driver_state.has_prebuilt(previous["packages"]) else "dkms"
-    headers, missing = _headers(info, dict(wanted, kernel_modules=flavour is not None, kernel_build=build))
-    secure_boot = _secure_boot(info, dict(wanted, kernel_modules=flavour is not None, kernel_build=build))
-    refusals = [one for one in (_runfile(info), secure_boot, *missing) if one]
-    query = sorted({*previous["packages"], *headers.values()})
-    result = dict(_empty("ask", ""), query=query, version=previous["version"], kernel_module=flavour)
-    installed = _driver_packages.parts(info["packages"])
-    if installed == previous["packages"]:
-        refusals, headers = [], []
+
+def _move(result, info, wanted, wish):
+    """Another version, or a first one: every part goes there."""
+    layout, names, installed = wish.layout, wish.names, wish.installed
+    available, built, all_names = info["available"], info["module_drivers"], [*wish.names, *wish.modules]
+    refusals = [one for one in (checks.runfile(info), checks.secure_boot(info, wanted), *wish.missing) if one]
     if refusals:
-        return dict(result, action="refuse", reason=refusals[0], refusals=refusals)
-    if info["available"] is None and installed != previous["packages"]:
-        return result
-    lost = [
-        f"{name} {version}"
-        for name, version in sorted(previous["packages"].items())
-        if info["packages"].get(name) != version and version not in info["available"].get(name, [])
-    ]
-    if lost:
-        raise DriverError(
-            f"Expected the packages that served before, found no {', '.join(lost[:6])} in the repository any more:"
-            " choose another nvidia_driver_version."
-        )
-    gone = sorted({*installed, *info["unfinished"]} - set(previous["packages"]))
-    fabric = any("fabric" in name for name in previous["packages"])
-    own = [name for name, version in previous["packages"].items() if _driver.upstream(version) != previous["version"]]
+        return _refused(result, refusals)
+    leaving = [name for name in wish.gone if name in installed]
+    following = _driver_packages.heirs(leaving, names, wish.branch, wish.flavour)
+    if available is None:
+        heirs = [name for after in following.values() for name in after]
+        return dict(result, query=sorted({*names, *installed, *wish.beside.values(), *heirs}))
+    version = _driver_packages.choose_version(
+        layout, all_names, available, built, wish.branch, wish.exact, wish.current
+    )
+    gone = _driver_packages.leaving({**info["unfinished"], **installed}, names, wish.branch, version)
+    target = _driver_packages.exact_packages(layout, all_names, available, built, version)
+    for name in all_names:
+        own, here = _driver_packages.has_own_version(layout, name), installed.get(name)
+        if own and here in available[name] and _driver_packages.serves(layout, name, here, version, built):
+            target[name] = here
+    target.update(_driver_packages.followers(layout, installed, names, available, version, gone))
+    heirs, lost = _driver_packages.inherited(layout, following, available, version)
+    target = {**_driver_packages.beside(layout, wish.beside, available, version), **heirs, **target}
+    notices = [_without_heirs(lost, version)] if lost else []
     return dict(
         result,
         action="install",
-        target=dict(previous["packages"], **dict.fromkeys(headers)),
+        version=version,
+        target=target,
         remove=gone,
-        own_version=sorted(own),
-        fabric_manager=fabric,
+        beside=wish.beside,
+        notices=notices,
     )
 
 
 def _removal(info):
+    unpackaged = checks.runfile(info)
+    if unpackaged:
+        raise DriverError(unpackaged)
     installed = _driver_packages.parts(info["packages"])
     return dict(_empty("remove", ""), target={}, remove=sorted({*installed, *info["unfinished"]}))
 
 
 def _finished(result, info, wanted):
     """Return the plan with what changes, the guard, and the lines that a person reads."""
-    target = result.pop("target", None)
+    target, beside = result.pop("target", None), result.pop("beside", ())
     if target is None or result["action"] == "refuse":
         return result
     before = info["packages"]
@@ -325,12 +265,12 @@ def _finished(result, info, wanted):
     there = {**info["unfinished"], **before}
     changes += [{"name": name, "from": there[name], "to": None} for name in result["remove"] if name in there]
     serves = bool(_driver_packages.parts(before)) or bool(info["loaded"])
-    # Headers and what else comes in any version touch no driver that is in use.
-    moves = any(one["from"] or one["to"] for one in changes)
-    result["managed"] = result["action"] == "install" or _managed(info)
+    # Headers, and what else comes beside it, touch no driver that is in use.
+    moves = any(one["from"] or (one["to"] and one["name"] not in beside) for one in changes)
+    result["managed"] = result["action"] == "install" or checks.managed(info)
     result["reboot"] = moves and (_not_what_is_loaded(info, result, target) or bool(info["rivals"]))
     boots = wanted["reboot_ok"] and (result["reboot"] or info["reboot_required"])
-    guarded = _in_use(info, wanted, moves and serves, boots)
+    guarded = checks.in_use(info, wanted, moves and serves, boots)
     result.update(
         packages=[{"name": name, "version": version} for name, version in sorted(target.items())],
         changes=changes,

@@ -177,6 +177,9 @@ class Layout:
 
 
 _NEVER = 9999
+# Distributions have these from sources of their own, at versions of their own (packages.ubuntu.com: nvidia-settings
+# 510.47.03 beside every branch; packages.debian.org).
+_TOOLS = ("nvidia-settings", "nvidia-modprobe", "nvidia-xconfig")
 _UBUNTU = ("libnvidia-compute{0}", "nvidia-utils{0}", "libnvidia-cfg1{0}")
 
 
@@ -210,12 +213,12 @@ LAYOUTS = (
            "Amazon Linux 2023 release notes, NVIDIA packages 580"),
     Layout("distribution", "debian", 535, _NEVER, "nvidia-open-kernel-dkms", "nvidia-kernel-dkms", "", "",
            ("nvidia-smi", "libcuda1"), "nvidia-persistenced", "", "",
-           ("nvidia-persistenced", "nvidia-settings", "nvidia-modprobe", "nvidia-xconfig"),
+           ("nvidia-persistenced", *_TOOLS),
            "packages.debian.org: bookworm, trixie (contrib, non-free)"),
     Layout("distribution", "ubuntu", 535, _NEVER, "nvidia-dkms-{branch}-server-open", "nvidia-dkms-{branch}-server",
            "linux-modules-nvidia-{branch}-server-open-{kernel}", "linux-modules-nvidia-{branch}-server-{kernel}",
            _user("-{branch}-server"), "nvidia-compute-utils-{branch}-server", "nvidia-fabricmanager-{branch}", "",
-           ("linux-modules-nvidia-",), "packages.ubuntu.com: restricted"),
+           ("linux-modules-nvidia-", "linux-objects-nvidia-", *_TOOLS), "packages.ubuntu.com: restricted, main"),
 )
 
 # What a distribution needs so that a hold is one (dnf reads its list only with this plugin).

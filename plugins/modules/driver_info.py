@@ -125,6 +125,11 @@ available:
   description: Versions of O(query) in the repositories, newest first; null when nothing was asked for.
   returned: success
   type: dict
+module_drivers:
+  description: Of prebuilt modules among RV(available), for each version of the package the driver that it was built for
+    (apt).
+  returned: success
+  type: dict
 users:
   description: Processes that hold a device of the driver.
   returned: success

@@ -24,9 +24,23 @@ def test_the_release_is_that_of_the_image(path, release):
     assert kernel.release_of(path) == release
 
 
-def test_the_newest_is_so_by_number_and_not_by_letter():
-    assert kernel.newest(["vmlinuz-6.1.0-9-amd64", "vmlinuz-6.1.0-28-amd64", "config-7.0"]) == "6.1.0-28-amd64"
-    assert kernel.newest(["config-7.0"]) is None
+def with_modules(folder, *releases):
+    """Return a folder that has modules of these releases."""
+    for release in releases:
+        (folder / release).mkdir(parents=True)
+    return str(folder)
+
+
+def test_the_newest_is_so_by_number_and_not_by_letter(tmp_path):
+    modules = with_modules(tmp_path, "6.1.0-9-amd64", "6.1.0-28-amd64")
+    assert kernel.newest(["vmlinuz-6.1.0-9-amd64", "vmlinuz-6.1.0-28-amd64", "config-7.0"], modules) == "6.1.0-28-amd64"
+    assert kernel.newest(["config-7.0"], modules) is None
+
+
+@pytest.mark.parametrize("copy", ["6.1.0-28-amd64.old", "6.1.0-28-amd64.efi.signed", "6.1.0-28-amd64.dpkg-bak"])
+def test_a_copy_of_an_image_is_no_kernel_that_boots(tmp_path, copy):
+    modules = with_modules(tmp_path, "6.1.0-28-amd64")
+    assert kernel.newest(["vmlinuz-6.1.0-28-amd64", "vmlinuz-" + copy], modules) == "6.1.0-28-amd64"
 
 
 def test_grubby_is_asked_where_there_is_one(tmp_path):
@@ -42,9 +56,10 @@ def test_grubby_is_asked_where_there_is_one(tmp_path):
 
 
 def test_without_grubby_the_newest_image_boots(tmp_path):
-    for name in ("vmlinuz-6.8.0-9-generic", "vmlinuz-6.8.0-51-generic", "grub"):
+    for name in ("vmlinuz-6.8.0-9-generic", "vmlinuz-6.8.0-51-generic", "vmlinuz-6.8.0-51-generic.old", "grub"):
         (tmp_path / name).touch()
-    assert kernel.next_release(lambda argv: (127, "", "none"), str(tmp_path)) == "6.8.0-51-generic"
+    modules = with_modules(tmp_path / "modules", "6.8.0-9-generic", "6.8.0-51-generic")
+    assert kernel.next_release(lambda argv: (127, "", "none"), str(tmp_path), modules) == "6.8.0-51-generic"
 
 
 def test_a_host_without_images_tells_nothing(tmp_path):
@@ -102,6 +117,19 @@ def test_the_version_that_the_file_of_a_module_says():
         ("6.1.0-28-amd64", "6.1.0-28-rt-amd64"),
     ],
 )
-def test_releases_are_compared_part_by_part(older, newer):
+def test_releases_are_compared_part_by_part(tmp_path, older, newer):
     images = [f"/boot/vmlinuz-{one}" for one in (newer, older)]
-    assert kernel.newest(images) == kernel.newest(images[::-1]) == newer
+    modules = with_modules(tmp_path, older, newer)
+    assert kernel.newest(images, modules) == kernel.newest(images[::-1], modules) == newer
+
+
+def test_a_site_has_a_key_of_its_own_for_modules(tmp_path):
+    settings = (str(tmp_path / "framework.conf"), str(tmp_path / "framework.conf.d" / "*.conf"))
+    usual = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
+    assert kernel.certificates(settings) == usual
+    (tmp_path / "framework.conf").write_text("# mok_certificate=/var/lib/dkms/mok.pub\n")
+    assert kernel.certificates(settings) == usual
+    (tmp_path / "framework.conf.d").mkdir()
+    site = tmp_path / "framework.conf.d" / "site.conf"
+    site.write_text('mok_signing_key="/root/a.key"\nmok_certificate="/root/a.der"\n')
+    assert kernel.certificates(settings) == ("/root/a.der",)

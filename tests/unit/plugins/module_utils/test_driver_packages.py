@@ -112,27 +112,27 @@ AVAILABLE = {
 
 
 def test_the_newest_version_that_all_have():
-    assert _driver_packages.choose_version(DEBIAN, NAMES, AVAILABLE, 580) == "580.105.08"
-    assert _driver_packages.choose_version(DEBIAN, NAMES, AVAILABLE, 570) == "570.195.03"
+    assert _driver_packages.choose_version(DEBIAN, NAMES, AVAILABLE, {}, 580) == "580.105.08"
+    assert _driver_packages.choose_version(DEBIAN, NAMES, AVAILABLE, {}, 570) == "570.195.03"
 
 
 def test_a_rerun_never_moves_the_driver():
-    assert _driver_packages.choose_version(DEBIAN, NAMES, AVAILABLE, 580, None, "580.95.05") == "580.95.05"
+    assert _driver_packages.choose_version(DEBIAN, NAMES, AVAILABLE, {}, 580, None, "580.95.05") == "580.95.05"
     # Another branch is a wish, not a rerun.
-    assert _driver_packages.choose_version(DEBIAN, NAMES, AVAILABLE, 580, None, "570.195.03") == "580.105.08"
+    assert _driver_packages.choose_version(DEBIAN, NAMES, AVAILABLE, {}, 580, None, "570.195.03") == "580.105.08"
 
 
 def test_an_exact_version():
-    assert _driver_packages.choose_version(DEBIAN, NAMES, AVAILABLE, 580, "580.95.05", "580.105.08") == "580.95.05"
+    assert _driver_packages.choose_version(DEBIAN, NAMES, AVAILABLE, {}, 580, "580.95.05", "580.105.08") == "580.95.05"
 
 
 def test_what_is_not_there_is_refused_with_what_is():
     with pytest.raises(DriverError, match=r"only 580\.105\.08, 580\.95\.05, 570\.195\.03"):
-        _driver_packages.choose_version(DEBIAN, NAMES, AVAILABLE, 580, "580.65.06")
+        _driver_packages.choose_version(DEBIAN, NAMES, AVAILABLE, {}, 580, "580.65.06")
     with pytest.raises(DriverError, match="branch 590"):
-        _driver_packages.choose_version(DEBIAN, NAMES, AVAILABLE, 590)
+        _driver_packages.choose_version(DEBIAN, NAMES, AVAILABLE, {}, 590)
     with pytest.raises(DriverError, match="no package nvidia-kernel-open-dkms"):
-        _driver_packages.choose_version(DEBIAN, NAMES, {"nvidia-driver-cuda": ["580.95.05-1"]}, 580)
+        _driver_packages.choose_version(DEBIAN, NAMES, {"nvidia-driver-cuda": ["580.95.05-1"]}, {}, 580)
 
 
 def test_parts_that_never_agree():
@@ -144,8 +144,8 @@ def test_parts_that_never_agree():
         "nvidia-persistenced": ["535.171.04-1~deb12u1"],
     }
     names = list(available)
-    assert _driver_packages.choose_version(NON_FREE, names, available, 535) == "535.261.03"
-    assert _driver_packages.exact_packages(NON_FREE, names, available, "535.261.03") == {
+    assert _driver_packages.choose_version(NON_FREE, names, available, {}, 535) == "535.261.03"
+    assert _driver_packages.exact_packages(NON_FREE, names, available, {}, "535.261.03") == {
         "nvidia-open-kernel-dkms": "535.261.03-1",
         "nvidia-smi": "535.261.03-1",
         "libcuda1": "535.261.03-1",
@@ -153,7 +153,7 @@ def test_parts_that_never_agree():
     }
     apart = dict(available, libcuda1=["535.309.01-0+deb12u1"])
     with pytest.raises(DriverError, match=r"no version that all of them have .*nvidia-open-kernel-dkms: 535\.261\.03"):
-        _driver_packages.choose_version(NON_FREE, names, apart, 535)
+        _driver_packages.choose_version(NON_FREE, names, apart, {}, 535)
 
 
 def test_what_depends_follows():
@@ -226,3 +226,49 @@ def test_modules_of_one_kind_stand_side_by_side_and_of_two_kinds_do_not():
     assert _driver_packages.leaving([*same, *others, storage], names, 580) == sorted(others)
     built = ["nvidia-dkms-580-server-open"]
     assert _driver_packages.leaving([*names, *same, *built], built, 580) == sorted([*names, *same])
+
+
+MODULES = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
+SHOWN = f"""\
+Package: {MODULES}
+Architecture: amd64
+Version: 6.8.0-60.63+2
+Depends: linux-image-6.8.0-60-generic | linux-image-unsigned-6.8.0-60-generic, linux-signatures-nvidia-6.8.0-60-generic\
+ (= 6.8.0-60.63+2), nvidia-kernel-common-580-server (<= 580.105.08-1), nvidia-kernel-common-580-server (>= 580.105.08)
+Description: Linux kernel nvidia modules for version 6.8.0-60
+ Depends: on what a person wants to read
+
+Package: {MODULES}
+Version: 6.8.0-60.63
+Depends: nvidia-kernel-common-580-server (<= 580.95.05-1), nvidia-kernel-common-580-server (>= 580.95.05)
+
+Package: linux-modules-nvidia-fs-6.8.0-60-generic
+Version: 6.8.0-60.63
+Depends: linux-image-6.8.0-60-generic
+"""
+BUILT = {MODULES: {"6.8.0-60.63+2": "580.105.08", "6.8.0-60.63": "580.95.05"}}
+
+
+def test_the_driver_that_a_prebuilt_module_was_built_for():
+    """The form of the dependency is that of linux-modules-nvidia-470 in linuxmint/mintdrivers#71."""
+    assert _driver_packages.drivers_of_modules(SHOWN) == BUILT
+    assert _driver_packages.drivers_of_modules("") == {}
+
+
+def test_prebuilt_modules_decide_with_the_others():
+    user = "libnvidia-compute-580-server"
+    names = [MODULES, user]
+    available = {user: ["580.105.08-0ubuntu1", "580.95.05-0ubuntu1"], MODULES: ["6.8.0-60.63"]}
+    assert _driver_packages.choose_version(ARCHIVE, names, available, BUILT, 580) == "580.95.05"
+    both = dict(available, **{MODULES: ["6.8.0-60.63+2", "6.8.0-60.63"]})
+    assert _driver_packages.choose_version(ARCHIVE, names, both, BUILT, 580) == "580.105.08"
+    exact = _driver_packages.exact_packages(ARCHIVE, names, both, BUILT, "580.95.05")
+    assert exact == {MODULES: "6.8.0-60.63", user: "580.95.05-0ubuntu1"}
+    newer = dict(available, **{MODULES: ["6.8.0-60.63+2"]})
+    with pytest.raises(DriverError, match=r"at 580\.95\.05, found only 580\.105\.08"):
+        _driver_packages.choose_version(ARCHIVE, names, newer, BUILT, 580, "580.95.05")
+    apart = dict(newer, **{user: ["580.95.05-0ubuntu1"]})
+    with pytest.raises(DriverError, match=r"no version that all of them have .*open-6\.8\.0-60-generic: 580\.105\.08"):
+        _driver_packages.choose_version(ARCHIVE, names, apart, BUILT, 580)
+    unknown = _driver_packages.choose_version(ARCHIVE, names, newer, {}, 580, "580.95.05")
+    assert unknown == "580.95.05", "a module that does not say it is left to apt"

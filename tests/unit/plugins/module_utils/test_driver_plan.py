@@ -5,87 +5,17 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_plan
-
-WANTED = {
-    "state": "present",
-    "version": "580",
-    "keep_existing": True,
-    "min_version": "580.65.06",
-    "without_gpu": False,
-    "source": "nvidia",
-    "kernel_module": "auto",
-    "kernel_build": "dkms",
-    "kernel_modules": True,
-    "extra_packages": [],
-    "hold": True,
-    "fabric_manager": "auto",
-    "persistence": True,
-    "allow_in_use": False,
-    "reboot_ok": False,
-}
-HOPPER = {"address": "0000:01:00.0", "device": "10de:2330", "generation": "hopper"}
-NAMES = ["libcuda1", "nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-persistenced"]
-VERSIONS = ["580.105.08-1", "580.95.05-1", "570.195.03-1"]
-
-
-def host(**changes):
-    """A bare Debian 12 with one H100 and the headers of its kernel."""
-    info = {
-        "os": {"distribution": "debian", "major": "12", "architecture": "x86_64"},
-        "kernel": "6.1.0-40-amd64",
-        "headers": True,
-        "next_kernel": None,
-        "boards": [HOPPER],
-        "needs_fabric": False,
-        "needs_nvlsm": False,
-        "loaded": None,
-        "loaded_flavour": None,
-        "packages": {},
-        "unfinished": {},
-        "holds": [],
-        "versions": {"kernel_module": None, "user_space": None, "fabric_manager": None},
-        "rivals": [],
-        "runfile": False,
-        "secure_boot": False,
-        "mok_enrolled": False,
-        "users": [],
-        "servers": [],
-        "reboot_required": False,
-        "reboot_reasons": [],
-        "record": {},
-        "available": {name: list(VERSIONS) for name in NAMES},
-    }
-    info.update(changes)
-    return info
-
-
-def installed(version="580.95.05", **changes):
-    """The same with a driver of the role that serves."""
-    packages = dict.fromkeys(NAMES, version + "-1")
-    found = {"kernel_module": version, "user_space": version, "fabric_manager": None}
-    record = {"current": {"version": version, "packages": packages, "source": "nvidia"}}
-    return host(
-        **{
-            "packages": packages,
-            "versions": found,
-            "loaded": version,
-            "loaded_flavour": "open",
-            "record": record,
-            **changes,
-        }
-    )
-
-
-def plan(info, **changes):
-    before = copy.deepcopy(info)
-    result = _driver_plan.plan(info, dict(WANTED, **changes))
-    assert info == before, "what was found is not changed"
-    return result
+from ansible_collections.gpufleet.sglang.tests.unit.plugins.driver_hosts import (
+    HOPPER,
+    NAMES,
+    VERSIONS,
+    host,
+    installed,
+    plan,
+    refusal,
+)
 
 
 def test_a_bare_host():
@@ -236,13 +166,6 @@ def test_a_host_without_boards():
     assert plan(host(boards=[]), without_gpu=True)["action"] == "install"
 
 
-def refusal(info, **changes):
-    result = plan(info, **changes)
-    assert result["action"] == "refuse"
-    assert result["packages"] == [] or "found sglang" in result["reason"] or "uses" in result["reason"]
-    return result["reason"]
-
-
 def test_secure_boot_is_refused_before_anything_is_asked():
     assert "Secure Boot" in refusal(host(secure_boot=True, available=None))
     assert plan(host(secure_boot=True, mok_enrolled=True))["action"] == "install"
@@ -275,7 +198,8 @@ def test_signed_modules_of_the_distribution_pass_secure_boot():
     result = plan(info, source="distribution", kernel_build="prebuilt")
     assert result["action"] == "install"
     assert {"name": name, "version": "6.8.0-79.79+1"} in result["packages"]
-    assert result["own_version"] == ["linux-modules-nvidia-"]
+    own = ["linux-modules-nvidia-", "linux-objects-nvidia-", "nvidia-modprobe", "nvidia-settings", "nvidia-xconfig"]
+    assert result["own_version"] == own
 
 
 SIGNED = "linux-modules-nvidia-580-server-open-6.8.0-79-generic"
@@ -303,7 +227,7 @@ def signed(there, **packages):
 def test_the_kernel_that_boots_next_gets_its_prebuilt_module():
     prebuilt = {"source": "distribution", "kernel_build": "prebuilt"}
     result = plan(signed(there=True), **prebuilt)
-    assert result["changes"] == [{"name": SIGNED_NEXT, "from": None, "to": None}]
+    assert result["changes"] == [{"name": SIGNED_NEXT, "from": None, "to": "6.8.0-101.101+1"}]
     assert result["remove"] == []
     both = signed(True, **{SIGNED_NEXT: "6.8.0-101.101+1"})
     assert plan(both, **prebuilt)["action"] == "keep"

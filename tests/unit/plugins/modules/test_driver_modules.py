@@ -718,6 +718,18 @@ def test_a_loaded_driver_that_no_package_brought_needs_no_boot(host, how):
     assert not run_module(driver_info, info)["reboot_required"]
 
 
+def test_what_prebuilt_modules_were_built_for_is_asked_of_them_only(host):
+    name = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
+    row = f"{name} | 6.8.0-60.63+1 | http://archive.example.com/ubuntu noble/restricted amd64 Packages\n"
+    said = f"Package: {name}\nVersion: 6.8.0-60.63+1\nDepends: nvidia-kernel-common-580-server (>= 580.95.05)\n"
+    host.answers = {"apt-cache madison": (0, MADISON + row, ""), "apt-cache show " + name: (0, said, "")}
+    params = {"query": ["libcuda1", name], "state_dir": host.state_dir}
+    assert run_module(driver_info, params)["module_drivers"] == {name: {"6.8.0-60.63+1": "580.95.05"}}
+    assert ["apt-cache", "show", name] in host.argvs
+    host.answers["apt-cache madison"] = (0, MADISON, "")
+    assert run_module(driver_info, dict(params, query=["libcuda1"]))["module_drivers"] == {}
+
+
 def test_packages_that_are_asked_for_by_name(host):
     host.packages = dict(OLD, nvtop="3.0.1-1", vim="9.0-1")
     result = run_module(driver_info, {"also": ["nvtop"], "state_dir": host.state_dir})

@@ -1,0 +1,197 @@
+# Copyright (c) 2026, the gpufleet.sglang authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A rerun moves nothing, and what belongs to a driver goes with it: _driver_plan."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.sglang.tests.unit.plugins.driver_hosts import (
+    ARCHIVE,
+    NAMES,
+    UBUNTU,
+    host,
+    installed,
+    plan,
+    prebuilt,
+    refusal,
+)
+
+
+def test_proprietary_modules_of_ubuntu_have_objects_that_are_versioned_like_the_kernel():
+    result = plan(prebuilt(flavour="proprietary"), kernel_module="proprietary", **ARCHIVE)
+    assert (result["action"], result["changes"]) == ("keep", []), "no repository was asked"
+
+
+def test_tools_of_ubuntu_have_versions_of_their_own():
+    parts = ("nvidia-dkms-{}-server-open", "libnvidia-compute-{}-server", "nvidia-utils-{}-server")
+    parts += ("libnvidia-cfg1-{}-server", "nvidia-compute-utils-{}-server")
+    packages = dict.fromkeys((one.format(580) for one in parts), "580.95.05-0ubuntu1")
+    packages["nvidia-settings"] = "510.47.03-0ubuntu4"
+    there = installed(os=UBUNTU, packages=packages, available=None)
+    assert plan(there, source="distribution")["action"] == "keep", "no repository was asked"
+    old = {one.format(570): "570.195.03-0ubuntu1" for one in parts}
+    versions = {"kernel_module": "570.195.03", "user_space": "570.195.03", "fabric_manager": None}
+    before = dict(there, packages={**old, "nvidia-settings": "510.47.03-0ubuntu4"}, versions=versions)
+    result = plan(dict(before, available={name: [one] for name, one in packages.items()}), source="distribution")
+    assert (result["action"], result["version"]) == ("install", "580.95.05")
+    assert "nvidia-settings" not in [one["name"] for one in result["changes"]]
+    assert "nvidia-settings" in result["own_version"], "so that the transaction does not take it for one that stayed"
+
+
+NEWER = {name: ["580.105.08-1"] for name in NAMES}
+HEADERS = "linux-headers-6.1.0-41-amd64"
+AFTER_AN_UPDATE = {
+    "next_kernel": {"release": "6.1.0-41-amd64", "headers": False, "module": False},
+    "available": {**NEWER, HEADERS: ["6.1.158-1"]},
+}
+STAYS = [{"name": name, "version": "580.95.05-1"} for name in NAMES]
+
+
+@pytest.mark.parametrize("version", ["580", "580.95.05"])
+def test_headers_beside_a_driver_that_has_left_the_repository_do_not_move_it(version):
+    result = plan(installed(**AFTER_AN_UPDATE), version=version)
+    assert (result["action"], result["version"]) == ("install", "580.95.05")
+    assert result["changes"] == [{"name": HEADERS, "from": None, "to": None}]
+    assert result["packages"] == sorted([*STAYS, {"name": HEADERS, "version": None}], key=lambda one: one["name"])
+    asked = plan(installed(**dict(AFTER_AN_UPDATE, available=None)), version=version)
+    assert (asked["action"], asked["query"]) == ("ask", [HEADERS]), "nobody is asked for what stays"
+
+
+def test_a_part_that_is_missing_comes_at_the_version_of_the_driver_or_not_at_all():
+    info = installed(available={"nvidia-fabricmanager": ["580.105.08-1", "580.95.05-1"]}, needs_fabric=True)
+    assert plan(info)["changes"] == [{"name": "nvidia-fabricmanager", "from": None, "to": "580.95.05-1"}]
+    vanished = dict(info, available={"nvidia-fabricmanager": ["580.105.08-1"]})
+    said = refusal(vanished)
+    assert "nvidia-fabricmanager at 580.95.05, found 580.105.08-1: set nvidia_driver_version" in said
+    assert plan(dict(info, available=None))["query"] == ["nvidia-fabricmanager"]
+
+
+def test_what_stands_beside_and_cannot_stay_moves_nothing_either():
+    other = {**installed()["packages"], "nvidia-fabricmanager-570": "570.195.03-1"}
+    result = plan(installed(packages=other, available={}))
+    assert result["changes"] == [{"name": "nvidia-fabricmanager-570", "from": "570.195.03-1", "to": None}]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"packages": dict(installed()["packages"], libcuda1="580.82.07-1")},
+        {"record": {}},
+        {"record": {"current": {"source": "distribution", "packages": {}}}},
+    ],
+    ids=["parts differ", "of somebody else", "from elsewhere"],
+)
+def test_what_is_no_whole_driver_of_the_role_moves(changes):
+    info = installed(needs_fabric=True, available={**NEWER, "nvidia-fabricmanager": ["580.105.08-1"]}, **changes)
+    assert plan(info, keep_existing=False)["version"] == "580.105.08"
+
+
+def test_a_mirror_of_the_same_packages_is_no_other_source():
+    assert plan(installed(**AFTER_AN_UPDATE), source="local")["version"] == "580.95.05"
+
+
+RPM = ["kmod-nvidia-open-dkms", "libnvidia-ml", "nvidia-driver-cuda", "nvidia-driver-cuda-libs"]
+RPM += ["nvidia-kmod-common", "nvidia-persistenced"]
+IMEX = {"extra_packages": ["nvidia-imex", "nvidia-container-toolkit"], "hold": False}
+
+
+def rhel(installed_at=None, **packages):
+    """Rocky Linux 9 with three versions in its repository, of which the newest is another branch."""
+    versions = ["3:590.48.01-1.el9", "3:580.105.08-1.el9", "3:580.95.05-1.el9"]
+    available = dict.fromkeys([*RPM, "nvidia-imex"], versions)
+    available["nvidia-container-toolkit"] = ["0:1.18.1-1"]
+    there = dict.fromkeys(RPM, f"3:{installed_at}-1.el9") if installed_at else {}
+    system = {"distribution": "rhel", "major": "9", "architecture": "x86_64"}
+    info = {"os": system, "available": available, "packages": {**there, **packages}}
+    return installed(installed_at, **info) if installed_at else host(**info)
+
+
+def test_a_part_among_further_packages_comes_at_the_version_of_the_driver():
+    first = plan(rhel(), version="580.95.05", **IMEX)["packages"]
+    assert {"name": "nvidia-imex", "version": "3:580.95.05-1.el9"} in first
+    assert {"name": "nvidia-container-toolkit", "version": None} in first, "no part: any version"
+    there = rhel("580.95.05", **{"nvidia-imex": "3:580.95.05-1.el9", "nvidia-container-toolkit": "0:1.17.0-1"})
+    up = plan(there, version="580.105.08", **IMEX)
+    assert {"name": "nvidia-imex", "from": "3:580.95.05-1.el9", "to": "3:580.105.08-1.el9"} in up["changes"]
+    assert plan(there, version="580.95.05", **IMEX)["action"] == "keep"
+
+
+def test_a_part_that_comes_beside_a_driver_in_use_touches_it_not_and_has_its_version():
+    busy = dict(rhel("580.95.05"), servers=["sglang-main.service"])
+    result = plan(busy, version="580.95.05", **IMEX)
+    assert (result["action"], result["changes_driver"], result["reboot"]) == ("install", False, False)
+    assert {"name": "nvidia-imex", "from": None, "to": "3:580.95.05-1.el9"} in result["changes"]
+    busy["available"]["nvidia-imex"] = ["3:590.48.01-1.el9"]
+    assert "nvidia-imex at 580.95.05, found 3:590.48.01-1.el9" in refusal(busy, version="580.95.05", **IMEX)
+
+
+OWN = ["nvidia-dkms-570-open", "libnvidia-compute-570", "nvidia-utils-570", "libnvidia-cfg1-570"]
+OWN += ["nvidia-compute-utils-570", "nvidia-fabricmanager-570"]
+OTHERS = ["libnvidia-nscq-570", "nvidia-imex-570", "libnvidia-decode-570", "nvidia-kernel-common-570"]
+OTHERS += ["nvidia-kernel-source-570-open", "nvidia-firmware-570-570.195.03"]
+
+
+def to_580(**available):
+    """Ubuntu with NVSwitch goes from 570 to 580 of NVIDIA's repository; the role installs only ``OWN``."""
+    packages = dict.fromkeys([*OWN, *OTHERS], "570.195.03-0ubuntu1")
+    versions = dict.fromkeys(["kernel_module", "user_space", "fabric_manager"], "570.195.03")
+    there = {name.replace("570", "580"): ["580.95.05-0ubuntu1"] for name in OWN}
+    there["nvidia-fabricmanager"] = there.pop("nvidia-fabricmanager-580")
+    found = {"os": UBUNTU, "packages": packages, "versions": versions, "needs_fabric": True}
+    return installed("570.195.03", available={**there, **available}, **found)
+
+
+def test_what_leaves_with_its_branch_comes_back_with_the_new_one():
+    new = ["580.95.05-0ubuntu1"]
+    available = {"libnvidia-nscq-580": new, "libnvidia-nscq": ["570.195.03-0ubuntu1"], "nvidia-imex": new}
+    available["libnvidia-decode-580"] = ["580.105.08-0ubuntu1"]
+    result = plan(to_580(**available))
+    came = {one["name"]: one["to"] for one in result["changes"] if one["from"] is None}
+    assert came == {
+        "nvidia-dkms-580-open": new[0],
+        "libnvidia-compute-580": new[0],
+        "nvidia-utils-580": new[0],
+        "libnvidia-cfg1-580": new[0],
+        "nvidia-compute-utils-580": new[0],
+        "nvidia-fabricmanager": new[0],
+        "libnvidia-nscq-580": new[0],
+        "nvidia-imex": new[0],
+    }
+    assert set(result["remove"]) == {*OWN, *OTHERS}
+    assert "found nothing in the repository for libnvidia-decode-570: what" in result["lines"][-1]
+    asked = plan(dict(to_580(), available=None))["query"]
+    assert {"libnvidia-nscq-580", "libnvidia-nscq", "nvidia-imex-580", "nvidia-imex"} <= set(asked)
+    assert not {"nvidia-kernel-source-580-open", "nvidia-firmware-580-570.195.03"} & set(asked)
+
+
+MODULE_60 = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
+MODULE_71 = "linux-modules-nvidia-580-server-open-6.8.0-71-generic"
+
+
+def test_a_prebuilt_module_comes_that_was_built_for_the_driver_that_is_wanted():
+    """One kernel, two builds of its modules: for the driver of before and for that of now."""
+    user = [name for name in prebuilt()["packages"] if name != MODULE_60]
+    available = {name: ["580.105.08-0ubuntu1", "580.95.05-0ubuntu1"] for name in user}
+    available[MODULE_60] = ["6.8.0-60.63+2", "6.8.0-60.60+1"]
+    built = {MODULE_60: {"6.8.0-60.63+2": "580.105.08", "6.8.0-60.60+1": "580.95.05"}}
+    info = prebuilt(available=available, module_drivers=built)
+    first = dict(info, packages={}, record={}, loaded=None, versions=host()["versions"])
+    old = plan(first, version="580.95.05", **ARCHIVE)["packages"]
+    assert {"name": MODULE_60, "version": "6.8.0-60.60+1"} in old
+    up = plan(info, version="580.105.08", **ARCHIVE)["changes"]
+    assert {"name": MODULE_60, "from": "6.8.0-60.60+1", "to": "6.8.0-60.63+2"} in up
+
+
+def test_a_kernel_that_boots_next_with_modules_of_another_driver_only_is_told():
+    later = {"release": "6.8.0-71-generic", "headers": False, "module": False}
+    build = "6.8.0-71.71+1"
+    found = {"available": {MODULE_71: [build]}, "module_drivers": {MODULE_71: {build: "580.105.08"}}}
+    result = plan(prebuilt(next_kernel=later, **found), **ARCHIVE)
+    assert (result["action"], result["changes"]) == ("keep", [])
+    assert f"found no package {MODULE_71} of the driver 580.95.05" in result["lines"][-1]
+    found["module_drivers"] = {MODULE_71: {build: "580.95.05"}}
+    result = plan(prebuilt(next_kernel=later, **found), **ARCHIVE)
+    assert result["changes"] == [{"name": MODULE_71, "from": None, "to": build}]
+    assert result["changes_driver"] is False
