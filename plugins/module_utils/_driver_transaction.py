@@ -16,6 +16,7 @@ import tempfile
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_host, _driver_managers, _driver_packages
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError, upstream
 
+PREFERENCES = "/etc/apt/preferences"
 PIN = "/etc/apt/preferences.d/gpufleet-nvidia-driver"
 # Around what the role holds in dnf's list; other lines belong to the host's people.
 MARK = "# gpufleet.sglang.nvidia_driver"
@@ -113,12 +114,21 @@ class Transaction:
 
     @contextlib.contextmanager
     def _pinned(self):
-        """Give options with which apt knows one pin, that of this version; an earlier one would forbid it."""
-        with tempfile.NamedTemporaryFile("w", suffix=".pref", encoding="utf-8") as pin:
-            pin.write(self.pin_text())
-            pin.flush()
-            os.chmod(pin.name, 0o644)
-            yield ["-o", f"Dir::Etc::Preferences={pin.name}", "-o", "Dir::Etc::PreferencesParts=/nonexistent"]
+        """Give options with which apt knows the pin of this version instead of an earlier one, which would forbid it.
+
+        The host's own preferences stay in force. Ours comes first: of those that name a package the first counts.
+        """
+        with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder:
+            whole = os.path.join(folder, "preferences")
+            with open(whole, "w", encoding="utf-8") as stream:
+                stream.write(self.pin_text() + "\n" + _driver_host.read_text(PREFERENCES))
+            parts = os.path.join(folder, "preferences.d")
+            os.mkdir(parts)
+            theirs = os.path.dirname(PIN)
+            for name in os.listdir(theirs) if os.path.isdir(theirs) else ():
+                if name != os.path.basename(PIN):
+                    os.symlink(os.path.join(theirs, name), os.path.join(parts, name))
+            yield ["-o", f"Dir::Etc::Preferences={whole}", "-o", f"Dir::Etc::PreferencesParts={parts}"]
 
     def _simulated_apt(self, gone):
         with self._pinned() as pinned:
@@ -152,7 +162,7 @@ class Transaction:
         return out
 
     def _refuse_strangers(self, changes, gone):
-        """Refuse a transaction that removes what is no part of a driver, or leaves parts at different versions."""
+        """Refuse a transaction that removes what is no part of a driver, brings a kernel, or leaves parts behind."""
         lost = [one["name"] for one in changes if one["to"] is None and one["name"] not in gone]
         there = {**self.unfinished, **self.packages}
         lost = [name for name in lost if not _driver_packages.belongs(name, there.get(name))]
@@ -160,6 +170,14 @@ class Transaction:
             raise DriverError(
                 f"Expected to change nothing but the driver, found that {', '.join(lost[:6])} would be removed: remove"
                 " them yourself, or choose another nvidia_driver_version."
+            )
+        asked = {name for name, _version in self.wanted}
+        kernels = [one for one in changes if one["to"] and one["name"] not in asked]
+        kernels = [f"{one['name']} {one['to']}" for one in kernels if _driver_packages.is_kernel(one["name"])]
+        if kernels:
+            raise DriverError(
+                f"Expected to change nothing but the driver, found that the kernel {', '.join(kernels[:6])} would come"
+                " along: install that kernel yourself and boot it, or choose another nvidia_driver_version."
             )
         after = dict(self.packages)
         for one in changes:
@@ -176,6 +194,11 @@ class Transaction:
                 f"Expected every part of the driver at {version}, found that {', '.join(other[:6])} would stay: choose"
                 " a version that all of them have, or remove them."
             )
+
+    def beside(self, changes):
+        """Return the changes of packages that are installed and no part of a driver: what it needs moves them."""
+        moved = [one for one in changes if one["from"] and one["to"]]
+        return [one for one in moved if not _driver_packages.belongs(one["name"], one["to"])]
 
     # -- doing it ---------------------------------------------------------------------------------------------
 

@@ -86,6 +86,7 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(_driver_kernel, "next_release", lambda run: played.next_kernel)
     monkeypatch.setattr(_driver_host, "users", list)
     monkeypatch.setattr(_driver_transaction, "PIN", str(tmp_path / "etc" / "pin"))
+    monkeypatch.setattr(_driver_transaction, "PREFERENCES", str(tmp_path / "preferences"))
     monkeypatch.setattr(_driver_repository, "APT_KEY", str(tmp_path / "etc" / "key.asc"))
     monkeypatch.setattr(_driver_repository, "APT_SOURCE", str(tmp_path / "etc" / "nvidia.sources"))
     monkeypatch.setattr(_driver_repository, "APT_PLACES", (str(tmp_path / "etc" / "*.*"),))
@@ -221,6 +222,55 @@ def test_what_is_no_driver_is_not_removed(host):
     result = change(host)
     assert "firefox would be removed" in result["msg"]
     assert host.installations() == []
+
+
+def preferences_of(argv):
+    """Return (the file of preferences, name -> text of the others) that a command of apt is given."""
+    given = dict(word[len("Dir::Etc::") :].split("=", 1) for word in argv if word.startswith("Dir::Etc::Preferences"))
+    others = {path.name: path.read_text() for path in Path(given["PreferencesParts"]).iterdir()}
+    return Path(given["Preferences"]).read_text(), others
+
+
+def test_pins_of_the_host_stay_in_force(host, monkeypatch):
+    """Of several pins that name a package apt takes the first (tried with apt 2.6): ours is, the old one is not there."""
+    theirs = "Package: *\nPin: release a=bookworm-backports\nPin-Priority: 100\n"
+    site = "Package: dkms\nPin: release a=unwanted\nPin-Priority: -1\n"
+    (host.root / "etc").mkdir()
+    (host.root / "etc" / "site").write_text(site)
+    (host.root / "etc" / "pin").write_text("Package: *nvidia*\nPin: version 580.95.05-*\nPin-Priority: 1001\n")
+    (host.root / "preferences").write_text(theirs)
+    host.packages, host.simulation, seen = dict(OLD), UP, []
+    played = _driver_host.run
+
+    def run(module, argv, seconds=None):
+        if argv[0] == "apt-get" and "install" in argv:
+            seen.append(preferences_of(argv))
+        return played(module, argv, seconds)
+
+    monkeypatch.setattr(_driver_host, "run", run)
+    assert not change(host).get("failed")
+    assert len(seen) == 2, "the simulation and the change"
+    assert seen[0] == seen[1]
+    text, others = seen[0]
+    assert others == {"site": site}
+    assert text.index("Pin: version 580.105.08-*") < text.index("a=bookworm-backports")
+    assert "\n\nPackage: *\n" in text, "a stanza of its own"
+
+
+def test_what_moves_beside_the_driver_is_told_and_a_kernel_is_refused(host):
+    host.packages = dict(OLD, libc6="2.36-9")
+    host.simulation = UP + "Inst libc6 [2.36-9] (2.41-1 Debian:13 [amd64])\nInst dkms (3.0.10-8 Debian:12 [all])\n"
+    result = change(host, _ansible_check_mode=True)
+    assert any("libc6 2.36-9 -> 2.41-1" in text for text in warnings_of(result))
+    assert not any("dkms" in text for text in warnings_of(result)), "what is new moves nothing"
+    host.simulation = UP + "Inst linux-image-6.12.0-1-amd64 (6.12-1 Debian:13 [amd64])\n"
+    assert "the kernel linux-image-6.12.0-1-amd64 6.12-1 would come along" in change(host)["msg"]
+    assert host.installations() == []
+
+
+def warnings_of(result):
+    """ansible-core 2.19 and later have a warning as a dictionary."""
+    return [one if isinstance(one, str) else one["event"]["msg"] for one in result.get("warnings", [])]
 
 
 def test_a_part_that_would_stay_behind_is_refused(host):
