@@ -40,9 +40,11 @@ UNITS = ("nvidia-persistenced.service", FABRIC_UNIT)
 UNIT_DIRS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 # Where dnf keeps what is held.
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
-# Second letter of dpkg's state: installed (also while a trigger waits); half-installed, unpacked, half-configured.
+# Second letter of dpkg's state: installed (also while a trigger waits); half-installed, unpacked, half-configured;
+# removed, and its configuration is still there.
 COMPLETE = ("i", "W", "t")
 UNFINISHED = ("H", "U", "F")
+CONFIGURATION = ("c",)
 # What the role's repository is called there.
 RPM_REPOSITORY = "gpufleet-nvidia"
 # What the vendor's .run installer leaves: its files are in no package, and stay under those of packages.
@@ -112,6 +114,11 @@ def unfinished_of(module, distribution):
     They are not installed, and still on the host: a removal takes them too. rpm knows no such state.
     """
     return {} if distribution == "rhel" else _driver_packages.parts(_dpkg_packages(module, UNFINISHED))
+
+
+def leftovers_of(module, distribution):
+    """Return parts of a driver (name -> version) of which nothing but configuration is left. rpm leaves none."""
+    return {} if distribution == "rhel" else _driver_packages.parts(_dpkg_packages(module, CONFIGURATION))
 
 
 def _natural(version):

@@ -37,7 +37,8 @@ DNF = (
 )
 
 _INSTALL = re.compile(r"^Inst (\S+)(?: \[(\S+)\])? \((\S+) ")
-_REMOVE = re.compile(r"^(?:Remv|Purg) (\S+) \[(\S+)\]")
+# Without a version: configuration alone is purged (apt 2.6.1).
+_REMOVE = re.compile(r"^(?:Remv|Purg) (\S+)(?: \[(\S+)\])?")
 
 
 def apt_argv(packages, remove, lock_seconds, options=()):

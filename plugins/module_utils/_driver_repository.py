@@ -56,11 +56,8 @@ def entry_here(distribution):
     found = re.search(r"^(?:URIs: |baseurl=)(\S+)$", texts[1], re.MULTILINE)
     if not all(texts) or not found:
         return None
-    try:
-        fingerprints = _driver_key.fingerprints(texts[0])
-    except DriverError:
-        return None
-    return {"url": found.group(1).rstrip("/"), "fingerprint": " ".join(fingerprints)}
+    fingerprints = _fingerprints_in(texts[0])
+    return {"url": found.group(1).rstrip("/"), "fingerprint": " ".join(fingerprints)} if fingerprints else None
 
 
 def _wanted_files(module, distribution):
@@ -144,6 +141,34 @@ def _refresh(module, distribution):
     _fetch(module, ["apt-cache", "policy"])
 
 
+def _forget_keys(module, before, after):
+    """Take keys out of rpm's database that the role's key file had and has no more: dnf put them there.
+
+    rpm names a key by the end of its fingerprint (version of the package gpg-pubkey). Another entry that trusts the
+    same key brings it again by its own gpgkey. Raises DriverError.
+    """
+    gone = set(_fingerprints_in(before)) - set(_fingerprints_in(after))
+    if not gone:
+        return
+    argv = ["rpm", "-q", "gpg-pubkey", "--qf", "%{VERSION} %{RELEASE}\\n"]
+    _rc, out, _err = _driver_host.run(module, argv)
+    for line in out.splitlines():
+        version, _space, release = line.partition(" ")
+        if re.fullmatch("[0-9a-fA-F]{8,40}", version) and any(one.endswith(version.upper()) for one in gone):
+            argv = ["rpm", "-e", "--allmatches", f"gpg-pubkey-{version}-{release}"]
+            rc, said, err = _driver_host.run(module, argv)
+            if rc != 0:
+                raise DriverError(_driver_managers.failure(err + "\n" + said, rc))
+
+
+def _fingerprints_in(text):
+    """Return the fingerprints of a key file, none where it is none."""
+    try:
+        return _driver_key.fingerprints(text) if text else []
+    except DriverError:
+        return []
+
+
 def _put(path, text):
     """Write a file, or remove it when there is to be none."""
     if text is not None:
@@ -168,7 +193,10 @@ def apply(module):
         for path in changed
     ]
     refresh = module.params["refresh"]
+    absent = module.params["state"] == "absent"
     if not module.check_mode:
+        if absent and RPM_KEY in changed:
+            _forget_keys(module, here[RPM_KEY], None)  # while the file still says which
         for path in changed:
             _put(path, wanted[path])
         if refresh == "always" or (refresh == "changed" and changed):
@@ -178,4 +206,6 @@ def apply(module):
                 for path in changed:
                     _put(path, here[path])
                 raise
+        if RPM_KEY in changed and not absent:
+            _forget_keys(module, here[RPM_KEY], wanted[RPM_KEY])
     return {"changed": bool(changed), "files": changed, "diff": diff}

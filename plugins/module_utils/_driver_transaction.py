@@ -55,7 +55,9 @@ class Transaction:
         self.packages, self.holds = self.installed()
         self.unfinished = _driver_host.unfinished_of(module, self.distribution)
         self.wanted = [(one["name"], one.get("version")) for one in self.params["packages"]]
-        self.unneeded = self._unneeded() if self.params["state"] == "absent" else []
+        absent = self.params["state"] == "absent"
+        self.leftovers = _driver_host.leftovers_of(module, self.distribution) if absent else {}
+        self.unneeded = self._unneeded() if absent else []
 
     def installed(self):
         return _driver_host.packages_of(self.module, self.distribution)
@@ -81,7 +83,7 @@ class Transaction:
             for name, version in self.wanted
             if (version is None and name not in self.packages) or (version and self.packages.get(name) != version)
         ]
-        return missing, self._gone() + self.unneeded
+        return missing, [*self._gone(), *self.unneeded, *self.leftovers]
 
     def _gone(self):
         return [name for name in self.params["remove"] if name in self.packages or name in self.unfinished]
@@ -133,13 +135,14 @@ class Transaction:
     def _simulated_apt(self, gone):
         with self._pinned() as pinned:
             rc, out, err = _driver_host.run(
-                self.module, _driver_managers.apt_argv(self.wanted, gone, 0, ["-s", *pinned])
+                self.module, _driver_managers.apt_argv(self.wanted, gone, 0, ["-s", "--purge", *pinned])
             )
         if rc != 0:
             raise DriverError(_driver_managers.failure(err + out, rc))
         changes = _driver_managers.apt_changes(out)
         # What is unpacked is only configured: apt says no more of it.
         named = {one["name"] for one in changes}
+        changes = [dict(one, **{"from": one["from"] or self.leftovers.get(one["name"])}) for one in changes]
         return changes + [
             {"name": name, "from": None, "to": version or self.unfinished[name]}
             for name, version in self.wanted
@@ -210,10 +213,10 @@ class Transaction:
         if self.distribution == "rhel":
             self._dnf("-y", gone)
         else:
-            purge = ["--purge"] if self.params["state"] == "absent" else []
             with self._pinned() as pinned:
                 seconds = self.params["lock_timeout_seconds"]
-                self._run(_driver_managers.apt_argv(self.wanted, gone, seconds, [*purge, *pinned]))
+                # A part that leaves has its configuration with it; what is no part does not leave.
+                self._run(_driver_managers.apt_argv(self.wanted, gone, seconds, ["--purge", *pinned]))
         self.packages, self.holds = self.installed()
         if changes:
             self._close_record(set(self.packages) - before)

@@ -204,6 +204,27 @@ def test_what_was_unpacked_only_is_removed(host):
     assert host.packages == {}
 
 
+def test_configuration_that_a_removal_left_goes_with_an_uninstallation(host):
+    """A branch change before parts were purged, or a person, left it. The lines are of apt 2.6.1."""
+    host.packages = dict(NEW, **{"nvidia-fabricmanager-570": "570.195.03-1", "vim": "9.0-1"})
+    host.states = {"nvidia-fabricmanager-570": "rc ", "vim": "rc "}
+    host.simulation = "".join(f"Purg {name} [580.105.08-1]\n" for name in NEW) + "Purg nvidia-fabricmanager-570\n"
+    params = {"state": "absent", "remove": sorted(NEW), "state_dir": host.state_dir}
+    result = run_module(driver_packages, params)
+    assert {"name": "nvidia-fabricmanager-570", "from": "570.195.03-1", "to": None} in result["changes"]
+    assert "nvidia-fabricmanager-570 570.195.03-1\n" in result["diff"]["before"]
+    assert host.packages == {"vim": "9.0-1"}
+    assert not run_module(driver_packages, params)["changed"]
+
+
+def test_a_part_that_another_branch_drops_leaves_no_configuration(host):
+    host.packages = dict(OLD, **{"nvidia-fabricmanager-570": "570.195.03-1"})
+    host.simulation = UP + "Purg nvidia-fabricmanager-570 [570.195.03-1]\n"
+    assert not change(host, remove=["nvidia-fabricmanager-570"]).get("failed")
+    simulated = next(argv for argv in host.argvs if "-s" in argv)
+    assert ["--purge" in argv for argv in (simulated, *host.installations())] == [True, True]
+
+
 def test_a_change_that_died_after_its_last_package_is_closed(host):
     host.packages, host.holds = dict(NEW), sorted(NEW)
     Path(host.state_dir).mkdir()
@@ -232,7 +253,7 @@ def preferences_of(argv):
 
 
 def test_pins_of_the_host_stay_in_force(host, monkeypatch):
-    """Of several pins that name a package apt takes the first (tried with apt 2.6): ours is, the old one is not there."""
+    """Of pins that name a package apt takes the first (tried with apt 2.6): ours is, the old one is not there."""
     theirs = "Package: *\nPin: release a=bookworm-backports\nPin-Priority: 100\n"
     site = "Package: dkms\nPin: release a=unwanted\nPin-Priority: -1\n"
     (host.root / "etc").mkdir()
@@ -333,7 +354,7 @@ def test_a_removal_that_fails_half_way_holds_what_it_left_and_says_why(host, mon
     played = _driver_host.run
 
     def run(module, argv, seconds=None):
-        if "--purge" in argv:
+        if "--purge" in argv and "-s" not in argv:
             del host.packages["libcuda1"]
             return 100, "", "E: the script of nvidia-kernel-open-dkms ended with 1"
         if argv[:2] == ["apt-mark", "hold"] and "libcuda1" in argv:
@@ -454,6 +475,25 @@ def test_parts_come_from_the_repository_of_the_role_also_by_dnf(rhel, monkeypatc
         "libnvidia-ml": ["3:580.95.05-1.el9"]
     }
     assert len(run_module(driver_info, params)["available"]["libnvidia-ml"]) == 2
+
+
+def test_the_key_that_dnf_imported_leaves_with_the_file(rhel, monkeypatch):
+    """rpm's name of a key is the end of its fingerprint: 09ee7f62 is that of FINGERPRINT, the other is EPEL's."""
+    monkeypatch.setattr(_driver_repository, "RPM_SOURCE", str(rhel.root / "nvidia.repo"))
+    monkeypatch.setattr(_driver_repository, "RPM_KEY", str(rhel.root / "key"))
+    ran = []
+
+    def run(_module, argv, seconds=None):
+        ran.append(argv)
+        return 0, "3228467c 613798eb\n09ee7f62 68a1b2c3\n" if argv[:3] == ["rpm", "-q", "gpg-pubkey"] else "", ""
+
+    monkeypatch.setattr(_driver_host, "run", run)
+    repository()
+    assert ran == [], "another key than before is forgotten, and there was none"
+    repository(url="https://elsewhere.example.com")
+    assert ran == [], "the same key"
+    assert repository(state="absent")["changed"]
+    assert ran[1:] == [["rpm", "-e", "--allmatches", "gpg-pubkey-09ee7f62-68a1b2c3"]]
 
 
 def test_the_index_of_every_repository_is_there_before_dnf_is_asked(rhel, monkeypatch):
