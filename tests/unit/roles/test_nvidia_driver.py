@@ -97,3 +97,14 @@ BOTH = ["/usr/bin/dracut", "/usr/sbin/update-initramfs"]
 )
 def test_an_initramfs_that_nobody_makes_is_not_called_made(programs, images, is_rpm, refused, run):
     assert initramfs(programs, images, is_rpm) == (refused, run)
+
+
+def test_an_uninstallation_removes_what_it_knows_only():
+    """The folder of what is remembered is a variable: with /var/lib/sglang it held the proofs of every server too."""
+    tasks = yaml.safe_load((ROLE / "tasks" / "remove.yml").read_text())
+    files = [task["ansible.builtin.file"]["path"] for task in tasks if "ansible.builtin.file" in task]
+    assert files == ["{{ item }}"], "a loop over named files"
+    loop = next(task["loop"] for task in tasks if "ansible.builtin.file" in task)
+    assert "nvidia_driver_state_dir" not in loop
+    rmdir = next(task["ansible.builtin.command"]["argv"] for task in tasks if "ansible.builtin.command" in task)
+    assert rmdir[:2] == ["rmdir", "--ignore-fail-on-non-empty"]
