@@ -20,16 +20,17 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _driver_kernel,
     _driver_managers,
     _driver_packages,
+    _driver_smi,
     _driver_state,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
-from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_failures import failure_of, kernel_module_version
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_failures import kernel_module_version
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_host import find_command, read_text
 
 C_LOCALE = {"LANG": "C", "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
 # Daemons of the driver itself: they hold its devices and are restarted with it (names as /proc cuts them).
 DAEMONS = ("nvidia-persiste", "nv-fabricmanage", "nvidia-smi")
-SMI_SECONDS = 60
+LOG_SECONDS = 60
 PAUSE_SECONDS = 1
 LOCK_PAUSE_SECONDS = 2
 # A command that asks or fetches has this long; one that changes packages is never cut off.
@@ -237,21 +238,21 @@ def record_of(state_dir):
         ) from error
 
 
-def smi_of(module, command, needs_fabric):
-    """Return what nvidia-smi says for a proof: rc, boards, text, sentence; and whether the fabric manager runs."""
-    nothing = {"rc": 127, "boards": [], "text": "", "fabric_manager": False}
+def smi_of(module, command, fabric):
+    """Return what nvidia-smi says for a proof: boards, text, sentence; and whether the fabric manager runs."""
     path = find_command(module, command)
     if path is None:
-        return dict(nothing, sentence=f"There is no {command} on this host.")
-    rc, out, err = run(module, [path, "--query-gpu=driver_version", "--format=csv,noheader"], SMI_SECONDS)
-    loaded = kernel_module_version(read_text("/proc/driver/nvidia/version"))
-    known = failure_of(out + "\n" + err, loaded) if rc else None
-    if rc:
-        return dict(nothing, rc=rc, sentence=known[1] if known else None)
-    text = run(module, [path, "-q"], SMI_SECONDS)[1] if needs_fabric else ""
-    boards = [line.strip() for line in out.splitlines() if _driver.upstream(line.strip())]
-    runs = needs_fabric and fabric_manager_runs(module)
-    return {"rc": rc, "boards": boards, "text": text, "sentence": None, "fabric_manager": runs}
+        sentence = f"There is no {command} on this host."
+        return {"boards": [], "text": "", "fabric_manager": False, "sentence": sentence}
+    return dict(_driver_smi.ask(path, fabric), fabric_manager=fabric and fabric_manager_runs(module))
+
+
+def mig_of(module, command):
+    """Return the MIG modes of the boards as nvidia-smi prints them. Raises DriverError."""
+    path = find_command(module, command)
+    if path is None:
+        raise _driver.DriverError(f"Expected {command} on this host, found none: install the driver's tools.")
+    return _driver_smi.mig_of(path)
 
 
 def has_unit(unit):
@@ -347,6 +348,7 @@ def read_host(module):
         if wanted is None
         else available_of(module, system["distribution"], wanted, params["origin"], params["also"]),
         "problems": None,
+        "mig": mig_of(module, params["nvidia_smi"]) if params["mig"] else None,
     }
     if params["prove"]:
         result["problems"] = _problems(module, result)
@@ -358,17 +360,19 @@ def _problems(module, info):
 
     What a boot has to bring first, or a host without boards, is asked once.
     """
-    _rc, log, _err = run(module, ["journalctl", "-k", "-b", "-o", "cat", "--no-pager", "--grep", "NVRM"])
+    # Not by --grep, which not every journalctl can: its failure would read as a log without errors.
+    _rc, log, _err = run(module, ["journalctl", "-k", "-b", "-o", "cat", "--no-pager"], LOG_SECONDS)
+    fabric = info["needs_fabric"]
     until = time.monotonic() + module.params["wait_seconds"]
     while True:
         problems = _driver_state.proof_problems(
-            smi_of(module, module.params["nvidia_smi"], info["needs_fabric"]),
+            smi_of(module, module.params["nvidia_smi"], fabric),
             info["loaded"],
             info["versions"],
             info["boards"],
             module.params["expected_gpus"],
-            info["needs_fabric"],
-            log.splitlines(),
+            fabric,
+            [line for line in log.splitlines() if "NVRM" in line],
         )
         settled = not problems or info["reboot_required"] or not info["boards"]
         if settled or time.monotonic() > until:

@@ -166,12 +166,11 @@ def fabric_problem(smi, boards):
 def proof_problems(smi, loaded, versions, boards, expected_gpus, needs_fabric, kernel_lines):
     """Return why the driver is not proven, as sentences; empty when it is.
 
-    ``smi``: rc, boards (driver versions that it printed, one for each), sentence (of a failure); text (of ``-q``) and
-    whether the fabric manager runs.
+    ``smi``: boards (driver versions that it printed, one for each), sentence (of a failure, or None), text (of ``-q``)
+    and whether the fabric manager runs. ``needs_fabric``: whether a fabric is to be proven.
     """
-    problems = []
-    if smi["rc"] != 0:
-        problems.append(smi["sentence"] or f"nvidia-smi ended with status {smi['rc']}.")
+    answered = smi["sentence"] is None
+    problems = [] if answered else [smi["sentence"]]
     seen = {
         "loaded": loaded,
         "installed": versions["kernel_module"],
@@ -186,10 +185,10 @@ def proof_problems(smi, loaded, versions, boards, expected_gpus, needs_fabric, k
     if len(set(known.values())) > 1:
         problems.append("The versions differ: " + ", ".join(f"{name} {one}" for name, one in known.items()) + ".")
     wanted = len(boards) if expected_gpus is None else expected_gpus
-    if smi["rc"] == 0 and len(smi["boards"]) != wanted:
+    if answered and len(smi["boards"]) != wanted:
         where = "on the PCI bus" if expected_gpus is None else "in nvidia_driver_expected_gpus"
         problems.append(f"nvidia-smi lists {len(smi['boards'])} boards, expected are {wanted} {where}.")
-    if needs_fabric and smi["rc"] == 0:
+    if needs_fabric and answered:
         problems += filter(None, [fabric_problem(smi, boards)])
     return problems + (kernel_signs(kernel_lines) if problems else []) + fatal_xids(kernel_lines)
 

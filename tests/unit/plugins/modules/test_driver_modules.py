@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _driver_managers,
     _driver_repository,
     _driver_transaction,
+    _gpu_host,
 )
 from ansible_collections.gpufleet.sglang.plugins.modules import driver_info, driver_packages, driver_repository
 from ansible_collections.gpufleet.sglang.tests.unit.plugins.run_module import run_module
@@ -80,6 +81,7 @@ def host(tmp_path, monkeypatch):
         return files[path] if path in files else real(path) if path.startswith(str(tmp_path)) else ""
 
     monkeypatch.setattr(_driver_host, "run", played.run)
+    monkeypatch.setattr(_gpu_host._witness_tool, "run_limited", lambda argv, seconds: played.run(None, argv))
     monkeypatch.setattr(_driver_host, "read_text", read)
     monkeypatch.setattr(_driver_host.platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(_driver_host, "pci_devices", list)
@@ -655,8 +657,30 @@ def test_a_fabric_of_boards_that_tell_no_state_is_its_unit(host, monkeypatch, ac
         "nvidia-smi -q": (0, "    Fabric\n        State                             : N/A\n", ""),
         "is-active": (0 if active else 3, "", ""),
     }
-    problems = run_module(driver_info, {"prove": True, "state_dir": host.state_dir})["problems"]
+    info = {"prove": True, "state_dir": host.state_dir}
+    problems = run_module(driver_info, info)["problems"]
     assert problems == ([] if active else ["The fabric manager does not run: see journalctl -u nvidia-fabricmanager."])
+
+
+def test_what_the_kernel_log_says_needs_no_search_of_journalctl(host, monkeypatch):
+    """A journalctl without PCRE refuses --grep; read as an empty log that would be a proof."""
+    monkeypatch.setattr(_driver_host, "pci_devices", lambda: [H100])
+    log = "usb 1-1: Xid (PCI:0000:09:00): 79, no driver\nNVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off\n"
+    host.answers = {"--grep": (1, "", "Compiled without pattern matching support"), "journalctl": (0, log, "")}
+    problems = run_module(driver_info, {"prove": True, "state_dir": host.state_dir})["problems"]
+    assert [one for one in problems if "Xid 79" in one] == [
+        "The kernel log has Xid 79 of 0000:01:00 since this boot (fallen off the bus)."
+    ]
+
+
+def test_mig_modes_are_told_or_why_not(host, monkeypatch):
+    monkeypatch.setattr(_driver_host, "find_command", lambda module, name: "/usr/bin/nvidia-smi")
+    info = {"mig": True, "state_dir": host.state_dir}
+    host.answers = {"mig.mode.current": (0, "0, Enabled, Enabled\n", "")}
+    assert run_module(driver_info, info)["mig"] == "0, Enabled, Enabled\n"
+    host.answers = {"mig.mode.current": (9, "", "")}
+    assert "couldn't communicate with the NVIDIA driver" in run_module(driver_info, info)["msg"]
+    assert run_module(driver_info, {"state_dir": host.state_dir})["mig"] is None
 
 
 def test_a_virtual_function_is_no_board(tmp_path):
