@@ -362,7 +362,8 @@ def _problems(module, info):
     """
     # Not by --grep, which not every journalctl can: its failure would read as a log without errors.
     _rc, log, _err = run(module, ["journalctl", "-k", "-b", "-o", "cat", "--no-pager"], LOG_SECONDS)
-    fabric = info["needs_fabric"]
+    wished = module.params["fabric_manager"]
+    fabric = info["needs_fabric"] if wished is None else wished
     until = time.monotonic() + module.params["wait_seconds"]
     while True:
         problems = _driver_state.proof_problems(

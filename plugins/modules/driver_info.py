@@ -46,6 +46,9 @@ options:
   expected_gpus:
     description: Number of boards that C(nvidia-smi) must list. The default is what the PCI bus has.
     type: int
+  fabric_manager:
+    description: Whether O(prove) wants a fabric of the boards. The default is whether PCI shows that they need one.
+    type: bool
   mig:
     description: Whether to ask C(nvidia-smi) for the MIG modes of the boards.
     type: bool
@@ -196,6 +199,7 @@ def main():
             "prove": {"type": "bool", "default": False},
             "wait_seconds": {"type": "int", "default": 0},
             "expected_gpus": {"type": "int"},
+            "fabric_manager": {"type": "bool"},
             "mig": {"type": "bool", "default": False},
             "nvidia_smi": {"type": "str", "default": "nvidia-smi"},
             "lock_timeout_seconds": {"type": "int", "default": 600},

@@ -660,6 +660,19 @@ def test_a_fabric_of_boards_that_tell_no_state_is_its_unit(host, monkeypatch, ac
     info = {"prove": True, "state_dir": host.state_dir}
     problems = run_module(driver_info, info)["problems"]
     assert problems == ([] if active else ["The fabric manager does not run: see journalctl -u nvidia-fabricmanager."])
+    assert run_module(driver_info, {**info, "fabric_manager": False})["problems"] == [], "nobody wants one"
+
+
+def test_a_fabric_manager_that_is_wanted_is_proven_where_no_switch_is_seen(host, monkeypatch):
+    monkeypatch.setattr(_driver_host, "pci_devices", lambda: [H100])
+    monkeypatch.setattr(_driver_host, "find_command", lambda module, name: "/usr/bin/nvidia-smi")
+    host.packages = dict(OLD)
+    host.files["/proc/driver/nvidia/version"] = LOADED
+    host.answers = {"--query-gpu": (0, "580.95.05\n", "")}
+    info = {"prove": True, "state_dir": host.state_dir}
+    assert run_module(driver_info, info)["problems"] == []
+    problems = run_module(driver_info, {**info, "fabric_manager": True})["problems"]
+    assert problems == ["The fabric is not complete (0 of 1 boards; no state): see journalctl -u nvidia-fabricmanager."]
 
 
 def test_what_the_kernel_log_says_needs_no_search_of_journalctl(host, monkeypatch):
