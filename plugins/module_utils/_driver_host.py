@@ -26,6 +26,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_failures import kernel_module_version
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_host import find_command, read_text
+from ansible_collections.gpufleet.sglang.plugins.module_utils._service import ACTIVE_STATES
 
 C_LOCALE = {"LANG": "C", "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
 # Daemons of the driver itself: they hold its devices and are restarted with it (names as /proc cuts them).
@@ -220,8 +221,8 @@ def users():
 
 
 def servers(module):
-    """Return running units of this collection."""
-    argv = ["systemctl", "list-units", "--type=service", "--state=running", "--plain", "--no-legend"]
+    """Return units of this collection that run, start, or wait for their restart."""
+    argv = ["systemctl", "list-units", "--type=service", f"--state={','.join(ACTIVE_STATES)}", "--plain", "--no-legend"]
     _rc, out, _err = run(module, argv + ["sglang-*.service"])
     return sorted(line.split()[0] for line in out.splitlines() if line.strip())
 

@@ -696,6 +696,13 @@ def test_mig_modes_are_told_or_why_not(host, monkeypatch):
     assert run_module(driver_info, {"state_dir": host.state_dir})["mig"] is None
 
 
+def test_a_server_that_starts_or_waits_for_its_restart_counts(host):
+    """systemd calls both activating; for list-units --state=running they are not there."""
+    said = "sglang-main.service loaded activating auto-restart SGLang main\n"
+    host.answers = {"--state=active,activating,reloading": (0, said, "")}
+    assert run_module(driver_info, {"state_dir": host.state_dir})["servers"] == ["sglang-main.service"]
+
+
 def test_a_virtual_function_is_no_board(tmp_path):
     for name in ("0000:01:00.0", "0000:01:00.4"):
         (tmp_path / name).mkdir()
