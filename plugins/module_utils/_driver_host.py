@@ -139,7 +139,8 @@ def _asked(module, argv):
 
 def _is_from(place, origin):
     """Return whether a row's place is the wanted one: of apt address and suite, of dnf the name of the repository."""
-    return place.split()[:1] in ([origin.rstrip("/")], [origin.rstrip("/") + "/"], [RPM_REPOSITORY])
+    words = place.split()[:1]
+    return words == [RPM_REPOSITORY] or [one.rstrip("/") for one in words] == [_driver_managers.printed_address(origin)]
 
 
 def available_of(module, distribution, names, origin=None, anywhere=()):

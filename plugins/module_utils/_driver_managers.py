@@ -41,6 +41,12 @@ _INSTALL = re.compile(r"^Inst (\S+)(?: \[(\S+)\])? \((\S+) ")
 _REMOVE = re.compile(r"^(?:Remv|Purg) (\S+)(?: \[(\S+)\])?")
 
 
+def printed_address(url):
+    """Return an address as apt prints it (apt 2.6.1): without user and password, of a folder with one slash."""
+    url = re.sub(r"^(\w[\w+.-]*://)[^/@]*@", r"\1", url.strip())
+    return re.sub(r"^((?:file|copy):)/+", r"\1/", url).rstrip("/")
+
+
 def apt_argv(packages, remove, lock_seconds, options=()):
     """Return the command of one apt transaction. ``packages``: (name, version or None for any)."""
     words = [name if version is None else f"{name}={version}" for name, version in packages]
@@ -166,7 +172,7 @@ FAILURES = (
         "Expected a repository that has dkms, found that nothing provides {0}: in the RHEL family EPEL brings it"
         " (dnf install epel-release on the host), then run again.",
     ),
-    # apt 2 says the first (gpgv), apt 3 of Debian 13 the second (sqv): molior-dbs/molior#47, tracelabs/tlosint-live#168.
+    # The second is apt 3 with sqv (Debian 13): molior-dbs/molior#47, tracelabs/tlosint-live#168.
     (
         r"(?:GPG error|verification failed): (\S+)[^\n]*?(?:NO_PUBKEY |Missing key )([0-9A-F]+)",
         "Expected an index of {0} signed by a key that this host trusts for it, found one signed by {1}: if it is the"

@@ -14,6 +14,7 @@ import re
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_host, _driver_key, _driver_managers
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError
+from ansible_collections.gpufleet.sglang.plugins.module_utils._driver_managers import printed_address
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver_transaction import write_text
 
 APT_KEY = "/etc/apt/keyrings/gpufleet-nvidia.asc"
@@ -82,7 +83,7 @@ def _wanted_files(module, distribution):
 def _one_line_entries(text):
     """Return {(url, suite)} of a file in apt's format of one line an entry (sources.list(5))."""
     found = re.findall(r"^\s*deb(?:-src)?\s+(?:\[[^\]]*\]\s*)?(\S+)\s+(\S+)", text, re.MULTILINE)
-    return {(url.rstrip("/"), suite) for url, suite in found}
+    return {(printed_address(url), suite) for url, suite in found}
 
 
 def _deb822_entries(text):
@@ -94,7 +95,7 @@ def _deb822_entries(text):
         fields = {name.lower(): value.split() for name, value in rows}
         if fields.get("enabled", ["yes"])[:1] in (["no"], ["false"], ["without"], ["off"], ["disable"]):
             continue
-        found |= {(url.rstrip("/"), suite) for url in fields.get("uris", []) for suite in fields.get("suites", [])}
+        found |= {(printed_address(url), suite) for url in fields.get("uris", []) for suite in fields.get("suites", [])}
     return found
 
 
@@ -106,7 +107,8 @@ def entries_of(path, text):
 def _refuse_second_entry(url, suite):
     """Refuse a repository that another file names too: apt then reads no sources at all, for one key differs."""
     paths = sorted({path for place in APT_PLACES for path in glob.glob(place)} - {APT_SOURCE})
-    there = [path for path in paths if (url.rstrip("/"), suite) in entries_of(path, _driver_host.read_text(path))]
+    url = printed_address(url)
+    there = [path for path in paths if (url, suite) in entries_of(path, _driver_host.read_text(path))]
     if there:
         raise DriverError(
             f"Expected no other entry for {url}, found one in {', '.join(there)}, and apt reads nothing when two"
@@ -177,6 +179,11 @@ def _put(path, text):
         os.unlink(path)
 
 
+def _shown(text):
+    """Return what a person sees of a file: no password of an address."""
+    return re.sub(r"(://)[^/@\s]*@", r"\1***@", text or "")
+
+
 def apply(module):
     """Write or remove the files, fetch the index. Returns the result of the module. Raises DriverError, OSError.
 
@@ -189,7 +196,7 @@ def apply(module):
     if changed and module.params["state"] == "present" and distribution != "rhel":
         _refuse_second_entry(module.params["url"], module.params["suite"])
     diff = [
-        {"before_header": path, "after_header": path, "before": here[path] or "", "after": wanted[path] or ""}
+        {"before_header": path, "after_header": path, "before": _shown(here[path]), "after": _shown(wanted[path])}
         for path in changed
     ]
     refresh = module.params["refresh"]

@@ -216,3 +216,17 @@ def test_no_answer_in_time_is_said():
 def test_whether_a_transaction_of_dnf_failed(text, rc, shell, failed):
     """dnf 4.14.0: its shell ends with 0 whatever happened."""
     assert _driver_managers.dnf_failed(text, rc, shell) is failed
+
+
+@pytest.mark.parametrize(
+    ("url", "printed"),
+    [
+        ("file:///srv/repository/", "file:/srv/repository"),
+        ("file:/srv/repository", "file:/srv/repository"),
+        ("https://user:pa%40ss@mirror.example.com/debian12/", "https://mirror.example.com/debian12"),
+        ("https://mirror.example.com/a@b", "https://mirror.example.com/a@b"),
+    ],
+)
+def test_an_address_as_apt_prints_it(url, printed):
+    """apt-cache madison of apt 2.6.1."""
+    assert _driver_managers.printed_address(url) == printed

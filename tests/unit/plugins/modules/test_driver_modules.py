@@ -813,6 +813,26 @@ def test_parts_come_from_the_repository_that_is_wanted(host):
     }
 
 
+@pytest.mark.parametrize(
+    ("origin", "place"),
+    [
+        ("file:///srv/repository", "file:/srv/repository  Packages"),
+        ("https://user:secret@mirror.example.com/debian12/", "https://mirror.example.com/debian12  Packages"),
+    ],
+)
+def test_a_repository_is_known_by_what_apt_prints_of_its_address(host, origin, place):
+    host.answers = {"apt-cache madison": (0, f" libcuda1 | 580.95.05-1 | {place}\n", "")}
+    params = {"query": ["libcuda1"], "origin": origin, "state_dir": host.state_dir}
+    assert run_module(driver_info, params)["available"] == {"libcuda1": ["580.95.05-1"]}
+
+
+def test_a_password_of_the_address_is_in_no_difference(host):
+    result = repository(url="https://user:secret@mirror.example.com/debian12")
+    assert "URIs: https://***@mirror.example.com/debian12/" in str(result["diff"])
+    assert "secret" not in str(result["diff"])
+    assert "user:secret@" in Path(_driver_repository.APT_SOURCE).read_text()
+
+
 def test_no_answer_is_not_no_package(host):
     host.answers = {"apt-cache madison": (100, "", "E: Conflicting values set for option Signed-By regarding source x")}
     result = run_module(driver_info, {"query": ["libcuda1"], "state_dir": host.state_dir})
