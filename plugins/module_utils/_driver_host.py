@@ -366,6 +366,8 @@ def _problems(module, info):
     _rc, log, _err = run(module, ["journalctl", "-k", "-b", "-o", "cat", "--no-pager"], LOG_SECONDS)
     wished = module.params["fabric_manager"]
     fabric = info["needs_fabric"] if wished is None else wished
+    lines = [line for line in log.splitlines() if "NVRM" in line]
+    lasting = _driver_state.fatal_xids(lines)  # no waiting takes them out of the log
     until = time.monotonic() + module.params["wait_seconds"]
     while True:
         problems = _driver_state.proof_problems(
@@ -375,9 +377,9 @@ def _problems(module, info):
             info["boards"],
             module.params["expected_gpus"],
             fabric,
-            [line for line in log.splitlines() if "NVRM" in line],
+            lines,
         )
-        settled = not problems or info["reboot_required"] or not info["boards"]
+        settled = all(one in lasting for one in problems) or info["reboot_required"] or not info["boards"]
         if settled or time.monotonic() > until:
             return problems
         time.sleep(PAUSE_SECONDS)

@@ -94,13 +94,18 @@ def reboot_reasons(loaded, versions, rivals, boards, initramfs_pending, flavours
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)(.*)")
 _PLACE = re.compile(r"GPU (?:at PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})")
 _LOST = 79
+_RECOVERY = 154  # "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)": what is needed now
+_NONE_NEEDED = re.compile(r"\bto 0x0\b")
+_FATAL_LINK = re.compile(r"(?<![-\w])Fatal\b", re.IGNORECASE)  # not Nonfatal, not Non-Fatal
 
 
 def _meaning(number, rest):
     """Return what an Xid means when a board is not fit to serve after it, else None."""
     if number in tables.NVLINK_XIDS:
-        fatal = re.search(r"\bFatal\b", rest)
+        fatal = _FATAL_LINK.search(rest)
         return f"fatal NVLink error, {tables.NVLINK_XIDS[number]}" if fatal else None
+    if number == _RECOVERY and _NONE_NEEDED.search(rest):
+        return None
     return tables.FATAL_XIDS.get(number)
 
 
@@ -114,6 +119,8 @@ def fatal_xids(lines):
     for line in lines:
         match = _XID.search(line)
         meaning = match and _meaning(int(match.group(2)), match.group(3))
+        if match and int(match.group(2)) == _RECOVERY:
+            found.pop((match.group(1), _RECOVERY), None)  # the newest one counts
         if meaning:
             where, number = match.group(1), int(match.group(2))
             found[where, number] = f"The kernel log has Xid {number} of {where} since this boot ({meaning})."

@@ -641,6 +641,18 @@ def test_a_proof_waits_for_boards_that_are_there_only(host, monkeypatch, devices
     assert "No driver is loaded." in result["problems"]
 
 
+def test_what_the_kernel_log_says_is_not_waited_for(host, monkeypatch):
+    monkeypatch.setattr(_driver_host, "pci_devices", lambda: [H100])
+    monkeypatch.setattr(_driver_host, "find_command", lambda module, name: "/usr/bin/nvidia-smi")
+    monkeypatch.setattr(_driver_host.time, "sleep", lambda seconds: pytest.fail("waited"))
+    host.packages = dict(OLD)
+    host.files["/proc/driver/nvidia/version"] = LOADED
+    log = "NVRM: Xid (PCI:0000:01:00): 95, pid=7062, Uncontained: LTC TAG\n"
+    host.answers = {"--query-gpu": (0, "580.95.05\n", ""), "journalctl": (0, log, "")}
+    result = run_module(driver_info, {"prove": True, "wait_seconds": 60, "state_dir": host.state_dir})
+    assert ["Xid 95" in one for one in result["problems"]] == [True]
+
+
 @pytest.mark.parametrize("active", [True, False])
 def test_a_fabric_of_boards_that_tell_no_state_is_its_unit(host, monkeypatch, active):
     """A100, whose NVSwitches are devices on the bus."""
