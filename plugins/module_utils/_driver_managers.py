@@ -126,7 +126,13 @@ def dnf_changes(text, installed):
         if match:
             heading = match.group(1)
             continue
-        match = re.match(r"^ (\S+)\s+(?:noarch|x86_64|aarch64)\s+(\S+)\s", line)
+        # A package that another one obsoletes stands below it, and leaves.
+        match = re.match(r"^ +replacing +(\S+)\.[^.\s]+ +(\S+)", line)
+        if match:
+            name = match.group(1)
+            found.append({"name": name, "from": installed.get(name, match.group(2)), "to": None})
+            continue
+        match = re.match(r"^ (\S+)\s+\w+\s+(\S+)\s", line)
         if match and heading in _HEADINGS:
             name, version = match.groups()
             version = version if ":" in version else "0:" + version

@@ -69,6 +69,25 @@ def test_what_dnf_would_do():
     ]
 
 
+def test_what_another_package_replaces_and_what_is_of_another_architecture_leaves_too():
+    """dnf 4 prints what is obsoleted below the row of what obsoletes it (dnf/cli/output.py, list_transaction)."""
+    text = """\
+Installing:
+ nvidia-fabricmanager   x86_64   3:580.95.05-1.el9   gpufleet-nvidia   8 M
+     replacing  nvidia-fabric-manager.x86_64 3:570.195.03-1.el9
+     replacing  some.stranger.x86_64 1.0-1.el9
+Removing:
+ libfoo                 i686     1.0-1               @baseos           1 M
+"""
+    here = {"nvidia-fabric-manager": "3:570.195.03-1.el9", "libfoo": "0:1.0-1"}
+    assert _driver_managers.dnf_changes(text, here) == [
+        {"name": "nvidia-fabricmanager", "from": None, "to": "3:580.95.05-1.el9"},
+        {"name": "nvidia-fabric-manager", "from": "3:570.195.03-1.el9", "to": None},
+        {"name": "some.stranger", "from": "1.0-1.el9", "to": None},
+        {"name": "libfoo", "from": "0:1.0-1", "to": None},
+    ]
+
+
 def test_headers_of_another_kernel_come_beside_those_that_are_there():
     text = "Installing:\n kernel-devel   x86_64   5.14.0-570.12.1.el9_6   gpufleet-nvidia   21 M\n"
     assert _driver_managers.dnf_changes(text, {"kernel-devel": "0:5.14.0-503.el9"}) == [
