@@ -10,9 +10,9 @@ import jinja2.nativetypes
 import pytest
 import tree
 import yaml
-from ansible.plugins.filter import core
+from ansible.plugins.filter import core, mathstuff
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_state, _driver_tables
 
 ROLE = tree.ROOT / "roles" / "nvidia_driver"
 TASKS = yaml.safe_load((ROLE / "tasks" / "repository.yml").read_text())
@@ -108,3 +108,47 @@ def test_an_uninstallation_removes_what_it_knows_only():
     assert "nvidia_driver_state_dir" not in loop
     rmdir = next(task["ansible.builtin.command"]["argv"] for task in tasks if "ansible.builtin.command" in task)
     assert rmdir[:2] == ["rmdir", "--ignore-fail-on-non-empty"]
+
+
+def changes(mig_wanted="enabled", mig_text="0, Disabled, Disabled\n", changes_driver=False):
+    """Return nvidia_driver_changes of plan.yml on a host that serves and needs no boot."""
+    tasks = yaml.safe_load((ROLE / "tasks" / "plan.yml").read_text())
+    text = next(
+        task["ansible.builtin.set_fact"]["nvidia_driver_changes"]
+        for task in tasks
+        if "nvidia_driver_changes" in task.get("ansible.builtin.set_fact", {})
+    )
+    environment = jinja2.nativetypes.NativeEnvironment()
+    environment.filters.update(bool=bool)
+    looked = mig_text if mig_wanted != "keep" else ""
+    names = {
+        "__nvidia_driver_plan": {"changes_driver": changes_driver},
+        "__nvidia_driver_mig": _driver_state.mig_modes(looked, mig_wanted),
+        "__nvidia_driver_due": False,
+        "nvidia_driver_reboot_ok": False,
+    }
+    return environment.from_string(text).render(names)
+
+
+def test_a_mig_mode_that_is_wanted_is_a_change_for_which_servers_stop():
+    assert changes() is True
+    assert changes("disabled") is False
+    assert changes("keep") is False
+    assert changes("keep", changes_driver=True) is True
+
+
+def test_servers_that_a_boot_started_are_stopped_again_before_mig_changes():
+    """They are enabled: the boot that brings the driver starts them, while this run has sent their clients away."""
+    tasks = yaml.safe_load((ROLE / "tasks" / "mig.yml").read_text())
+    names = [task["name"] for task in tasks]
+    again = tasks[names.index("MIG | Servers that this run has stopped, and a boot has started")]
+    assert names.index(again["name"]) < names.index("MIG | Only on boards that nobody uses")
+    environment = jinja2.nativetypes.NativeEnvironment()
+    environment.filters.update(regex_replace=core.regex_replace, intersect=mathstuff.intersect)
+    paused = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["__nvidia_driver_paused"]
+    paused = environment.from_string(paused).render(sglang_server_paused=["main"])
+    assert paused == ["sglang-main.service"]
+    now = {"servers": ["sglang-main.service", "sglang-other.service"]}
+    loop = again["block"][0]["loop"]
+    stopped = environment.from_string(loop).render(__nvidia_driver_now=now, __nvidia_driver_paused=paused)
+    assert list(stopped) == ["sglang-main.service"], "another run's server is not"
