@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jinja2
 import jinja2.nativetypes
 import pytest
@@ -152,3 +154,41 @@ def test_servers_that_a_boot_started_are_stopped_again_before_mig_changes():
     loop = again["block"][0]["loop"]
     stopped = environment.from_string(loop).render(__nvidia_driver_now=now, __nvidia_driver_paused=paused)
     assert list(stopped) == ["sglang-main.service"], "another run's server is not"
+
+
+def unattended(plan, installed):
+    """Return the names that unattended upgrades leave on a host."""
+    variables = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())
+    environment = jinja2.nativetypes.NativeEnvironment()
+    environment.filters.update(bool=bool)
+    environment.tests["match"] = lambda value, pattern: re.match(pattern, value) is not None
+    names = {
+        "__nvidia_driver_plan": {"packages": [{"name": name, "version": None} for name in plan]},
+        "__nvidia_driver_info": {"packages": dict.fromkeys(installed, "1")},
+        "__nvidia_driver_unattended_parts": variables["__nvidia_driver_unattended_parts"],
+    }
+    for name in ("__nvidia_driver_prebuilt", "__nvidia_driver_unattended_names"):
+        names[name] = environment.from_string(variables[name]).render(names)
+    return names["__nvidia_driver_unattended_names"]
+
+
+def left(name, patterns):
+    """unattended-upgrades takes each as a regular expression for the beginning of a name (its README)."""
+    return any(re.match(pattern, name) for pattern in patterns)
+
+
+def test_unattended_upgrades_leave_every_part():
+    names = unattended(["libcuda1"], [])
+    more = ["firmware-nvidia-gsp", "linux-objects-nvidia-580-server-6.8.0-60-generic", "xserver-xorg-video-nvidia-580"]
+    for name in [*_driver_tables.OTHER_NAMES, "libnvidia-ml1", "nvidia-driver-cuda", "cuda-drivers-580", *more]:
+        assert left(name, names), name
+    assert not left("linux-image-6.1.0-41-amd64", names), "DKMS builds for it"
+
+
+def test_unattended_upgrades_bring_no_kernel_without_its_prebuilt_module():
+    module = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
+    for names in (unattended([module], []), unattended([], [module])):
+        assert left("linux-image-6.8.0-61-generic", names)
+        assert left("linux-modules-6.8.0-61-generic", names)
+    changed = unattended(["nvidia-dkms-580-server-open"], [module])
+    assert not left("linux-image-6.8.0-61-generic", changed), "DKMS now"
