@@ -29,7 +29,8 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_host import f
 from ansible_collections.gpufleet.sglang.plugins.module_utils._service import ACTIVE_STATES
 
 C_LOCALE = {"LANG": "C", "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
-# Daemons of the driver itself: they hold its devices and are restarted with it (names as /proc cuts them).
+# Daemons of the driver itself: they hold its devices and are restarted with it; and its tool, which asks and ends.
+# Names as /proc cuts them.
 DAEMONS = ("nvidia-persiste", "nv-fabricmanage", "nvidia-smi")
 LOG_SECONDS = 60
 PAUSE_SECONDS = 1

@@ -22,6 +22,9 @@ APT_SOURCE = "/etc/apt/sources.list.d/gpufleet-nvidia.sources"
 RPM_KEY = "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia"
 RPM_SOURCE = "/etc/yum.repos.d/gpufleet-nvidia.repo"
 HEAD = "# Written by the role nvidia_driver: change its variables, not this file.\n"
+# What switches an entry off: StringToBool of apt (strutl.cc), and dnf's word for it.
+_OFF = ("no", "false", "without", "off", "disable", "0")
+_SWITCH = re.compile(r"^enabled\s*[:=]\s*(\S+)", re.MULTILINE | re.IGNORECASE)
 # Where apt reads its repositories.
 APT_PLACES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources")
 
@@ -51,11 +54,15 @@ def rpm_source(url):
 
 
 def entry_here(distribution):
-    """Return url and fingerprints of the entry that is there, None without one: what a run need not write again."""
+    """Return url and fingerprints of the entry that is there, None without one: what a run need not write again.
+
+    One that is switched off, as an upgrade of the distribution does, is none.
+    """
     key, source = (RPM_KEY, RPM_SOURCE) if distribution == "rhel" else (APT_KEY, APT_SOURCE)
     texts = [_driver_host.read_text(path) for path in (key, source)]
     found = re.search(r"^(?:URIs: |baseurl=)(\S+)$", texts[1], re.MULTILINE)
-    if not all(texts) or not found:
+    switch = _SWITCH.search(texts[1])
+    if not all(texts) or not found or (switch and switch.group(1).lower() in _OFF):
         return None
     fingerprints = _fingerprints_in(texts[0])
     return {"url": found.group(1).rstrip("/"), "fingerprint": " ".join(fingerprints)} if fingerprints else None
@@ -93,7 +100,7 @@ def _deb822_entries(text):
     for paragraph in re.split(r"\n\s*\n", text):
         rows = re.findall(r"^(\S+?):((?:.*)(?:\n[ \t].*)*)", paragraph, re.MULTILINE)
         fields = {name.lower(): value.split() for name, value in rows}
-        if fields.get("enabled", ["yes"])[:1] in (["no"], ["false"], ["without"], ["off"], ["disable"]):
+        if fields.get("enabled", ["yes"])[:1] in [[word] for word in _OFF]:
             continue
         found |= {(printed_address(url), suite) for url in fields.get("uris", []) for suite in fields.get("suites", [])}
     return found

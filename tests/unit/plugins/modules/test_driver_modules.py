@@ -762,8 +762,24 @@ def test_the_entry_that_is_there_is_told(host):
     repository()
     there = {"url": "https://mirror.example.com/debian12", "fingerprint": FINGERPRINT}
     assert run_module(driver_info, info)["repository"] == there
+    source = Path(_driver_repository.APT_SOURCE)
+    text = source.read_text()
+    source.write_text(text.replace("Types: deb\n", "Types: deb\nEnabled: no\n"))
+    assert run_module(driver_info, info)["repository"] is None, "switched off by an upgrade of the distribution"
+    assert repository()["changed"]
+    assert source.read_text() == text
     Path(_driver_repository.APT_KEY).write_text("no key")
     assert run_module(driver_info, info)["repository"] is None
+
+
+def test_an_entry_of_dnf_that_is_switched_off_is_none(rhel, monkeypatch):
+    monkeypatch.setattr(_driver_repository, "RPM_SOURCE", str(rhel.root / "nvidia.repo"))
+    monkeypatch.setattr(_driver_repository, "RPM_KEY", str(rhel.root / "key"))
+    repository()
+    assert _driver_repository.entry_here("rhel")["fingerprint"] == FINGERPRINT
+    path = Path(_driver_repository.RPM_SOURCE)
+    path.write_text(path.read_text().replace("enabled=1", "enabled=0"))
+    assert _driver_repository.entry_here("rhel") is None
 
 
 def test_the_index_of_a_new_entry_is_fetched_once(host):
