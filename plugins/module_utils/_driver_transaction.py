@@ -135,7 +135,7 @@ class Transaction:
     def _simulated_apt(self, gone):
         with self._pinned() as pinned:
             rc, out, err = _driver_host.run(
-                self.module, _driver_managers.apt_argv(self.wanted, gone, 0, ["-s", "--purge", *pinned])
+                self.module, _driver_managers.apt_argv(self.wanted, gone, 0, ["-s", *self._purge(), *pinned])
             )
         if rc != 0:
             raise DriverError(_driver_managers.failure(err + out, rc))
@@ -215,11 +215,18 @@ class Transaction:
         else:
             with self._pinned() as pinned:
                 seconds = self.params["lock_timeout_seconds"]
-                # A part that leaves has its configuration with it; what is no part does not leave.
-                self._run(_driver_managers.apt_argv(self.wanted, gone, seconds, ["--purge", *pinned]))
+                self._run(_driver_managers.apt_argv(self.wanted, gone, seconds, [*self._purge(), *pinned]))
         self.packages, self.holds = self.installed()
         if changes:
             self._close_record(set(self.packages) - before)
+
+    def _purge(self):
+        """Return the option with which parts leave together with their configuration: at an uninstallation only.
+
+        apt purges after it has configured what comes instead (tried with apt 2.6): a script of the branch before would
+        take the user of the persistence daemon away from the new one. What a change leaves is purged at the end.
+        """
+        return ["--purge"] if self.params["state"] == "absent" else []
 
     def _run(self, argv):
         rc, out, err = _driver_host.run(self.module, argv)

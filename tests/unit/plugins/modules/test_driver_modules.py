@@ -207,7 +207,7 @@ def test_what_was_unpacked_only_is_removed(host):
 
 
 def test_configuration_that_a_removal_left_goes_with_an_uninstallation(host):
-    """A branch change before parts were purged, or a person, left it. The lines are of apt 2.6.1."""
+    """A branch change or a person left it. The lines are of apt 2.6.1."""
     host.packages = dict(NEW, **{"nvidia-fabricmanager-570": "570.195.03-1", "vim": "9.0-1"})
     host.states = {"nvidia-fabricmanager-570": "rc ", "vim": "rc "}
     host.simulation = "".join(f"Purg {name} [580.105.08-1]\n" for name in NEW) + "Purg nvidia-fabricmanager-570\n"
@@ -219,12 +219,12 @@ def test_configuration_that_a_removal_left_goes_with_an_uninstallation(host):
     assert not run_module(driver_packages, params)["changed"]
 
 
-def test_a_part_that_another_branch_drops_leaves_no_configuration(host):
+def test_a_branch_change_purges_nothing(host):
+    """apt purges last: scripts of the old branch would then undo what those of the new one have just made."""
     host.packages = dict(OLD, **{"nvidia-fabricmanager-570": "570.195.03-1"})
-    host.simulation = UP + "Purg nvidia-fabricmanager-570 [570.195.03-1]\n"
+    host.simulation = UP + "Remv nvidia-fabricmanager-570 [570.195.03-1]\n"
     assert not change(host, remove=["nvidia-fabricmanager-570"]).get("failed")
-    simulated = next(argv for argv in host.argvs if "-s" in argv)
-    assert ["--purge" in argv for argv in (simulated, *host.installations())] == [True, True]
+    assert not any("--purge" in argv for argv in host.argvs)
 
 
 def test_a_change_that_died_after_its_last_package_is_closed(host):
