@@ -18,7 +18,7 @@ NVIDIA = 0x10DE
 BOARD_CLASSES = (0x0300, 0x0302)
 BRIDGE_CLASS = 0x0680
 _VERSION = re.compile(r"^(?:\d+:)?(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?![\d.])")
-_WANTED = re.compile(r"^\d{3}(?:\.\d{2,3}(?:\.\d{2,3})?)?$")
+_WANTED = re.compile(r"\d{3}(?:\.\d{2,3}(?:\.\d{2,3})?)?")
 
 
 class DriverError(ValueError):
@@ -44,7 +44,7 @@ def branch_of(version):
 def wanted_version(text, variable="nvidia_driver_version"):
     """Return (branch, exact version or None). Raises DriverError for what is neither a branch nor a version."""
     text = str(text)
-    if not _WANTED.match(text):
+    if not _WANTED.fullmatch(text):
         raise DriverError(
             f"Expected a branch such as 580 or an exact version such as 580.95.05 in {variable}, found {text!r}."
         )

@@ -20,16 +20,19 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _driver_kernel,
     _driver_managers,
     _driver_packages,
+    _driver_smi,
     _driver_state,
 )
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
-from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_failures import failure_of, kernel_module_version
+from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_failures import kernel_module_version
 from ansible_collections.gpufleet.sglang.plugins.module_utils._gpu_host import find_command, read_text
+from ansible_collections.gpufleet.sglang.plugins.module_utils._service import ACTIVE_STATES
 
 C_LOCALE = {"LANG": "C", "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
-# Daemons of the driver itself: they hold its devices and are restarted with it (names as /proc cuts them).
+# Daemons of the driver itself: they hold its devices and are restarted with it; and its tool, which asks and ends.
+# Names as /proc cuts them.
 DAEMONS = ("nvidia-persiste", "nv-fabricmanage", "nvidia-smi")
-SMI_SECONDS = 60
+LOG_SECONDS = 60
 PAUSE_SECONDS = 1
 LOCK_PAUSE_SECONDS = 2
 # A command that asks or fetches has this long; one that changes packages is never cut off.
@@ -40,9 +43,11 @@ UNITS = ("nvidia-persistenced.service", FABRIC_UNIT)
 UNIT_DIRS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 # Where dnf keeps what is held.
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
-# Second letter of dpkg's state: installed (also while a trigger waits); half-installed, unpacked, half-configured.
+# Second letter of dpkg's state: installed (also while a trigger waits); half-installed, unpacked, half-configured;
+# removed, and its configuration is still there.
 COMPLETE = ("i", "W", "t")
 UNFINISHED = ("H", "U", "F")
+CONFIGURATION = ("c",)
 # What the role's repository is called there.
 RPM_REPOSITORY = "gpufleet-nvidia"
 # What the vendor's .run installer leaves: its files are in no package, and stay under those of packages.
@@ -114,6 +119,11 @@ def unfinished_of(module, distribution):
     return {} if distribution == "rhel" else _driver_packages.parts(_dpkg_packages(module, UNFINISHED))
 
 
+def leftovers_of(module, distribution):
+    """Return parts of a driver (name -> version) of which nothing but configuration is left. rpm leaves none."""
+    return {} if distribution == "rhel" else _driver_packages.parts(_dpkg_packages(module, CONFIGURATION))
+
+
 def _natural(version):
     return [int(part) if part.isdigit() else 0 for part in re.split(r"[^0-9]+", version)]
 
@@ -130,7 +140,8 @@ def _asked(module, argv):
 
 def _is_from(place, origin):
     """Return whether a row's place is the wanted one: of apt address and suite, of dnf the name of the repository."""
-    return place.split()[:1] in ([origin.rstrip("/")], [origin.rstrip("/") + "/"], [RPM_REPOSITORY])
+    words = place.split()[:1]
+    return words == [RPM_REPOSITORY] or [one.rstrip("/") for one in words] == [_driver_managers.printed_address(origin)]
 
 
 def available_of(module, distribution, names, origin=None, anywhere=()):
@@ -220,8 +231,8 @@ def users():
 
 
 def servers(module):
-    """Return running units of this collection."""
-    argv = ["systemctl", "list-units", "--type=service", "--state=running", "--plain", "--no-legend"]
+    """Return units of this collection that run, start, or wait for their restart."""
+    argv = ["systemctl", "list-units", "--type=service", f"--state={','.join(ACTIVE_STATES)}", "--plain", "--no-legend"]
     _rc, out, _err = run(module, argv + ["sglang-*.service"])
     return sorted(line.split()[0] for line in out.splitlines() if line.strip())
 
@@ -238,21 +249,21 @@ def record_of(state_dir):
         ) from error
 
 
-def smi_of(module, command, needs_fabric):
-    """Return what nvidia-smi says for a proof: rc, boards, text, sentence; and whether the fabric manager runs."""
-    nothing = {"rc": 127, "boards": [], "text": "", "fabric_manager": False}
+def smi_of(module, command, fabric):
+    """Return what nvidia-smi says for a proof: boards, text, sentence; and whether the fabric manager runs."""
     path = find_command(module, command)
     if path is None:
-        return dict(nothing, sentence=f"There is no {command} on this host.")
-    rc, out, err = run(module, [path, "--query-gpu=driver_version", "--format=csv,noheader"], SMI_SECONDS)
-    loaded = kernel_module_version(read_text("/proc/driver/nvidia/version"))
-    known = failure_of(out + "\n" + err, loaded) if rc else None
-    if rc:
-        return dict(nothing, rc=rc, sentence=known[1] if known else None)
-    text = run(module, [path, "-q"], SMI_SECONDS)[1] if needs_fabric else ""
-    boards = [line.strip() for line in out.splitlines() if _driver.upstream(line.strip())]
-    runs = needs_fabric and fabric_manager_runs(module)
-    return {"rc": rc, "boards": boards, "text": text, "sentence": None, "fabric_manager": runs}
+        sentence = f"There is no {command} on this host."
+        return {"boards": [], "text": "", "fabric_manager": False, "sentence": sentence}
+    return dict(_driver_smi.ask(path, fabric), fabric_manager=fabric and fabric_manager_runs(module))
+
+
+def mig_of(module, command):
+    """Return the MIG modes of the boards as nvidia-smi prints them. Raises DriverError."""
+    path = find_command(module, command)
+    if path is None:
+        raise _driver.DriverError(f"Expected {command} on this host, found none: install the driver's tools.")
+    return _driver_smi.mig_of(path)
 
 
 def has_unit(unit):
@@ -348,6 +359,7 @@ def read_host(module):
         if wanted is None
         else available_of(module, system["distribution"], wanted, params["origin"], params["also"]),
         "problems": None,
+        "mig": mig_of(module, params["nvidia_smi"]) if params["mig"] else None,
     }
     result["module_drivers"] = module_drivers_of(module, system["distribution"], result["available"] or {})
     if params["prove"]:
@@ -360,19 +372,24 @@ def _problems(module, info):
 
     What a boot has to bring first, or a host without boards, is asked once.
     """
-    _rc, log, _err = run(module, ["journalctl", "-k", "-b", "-o", "cat", "--no-pager", "--grep", "NVRM"])
+    # Not by --grep, which not every journalctl can: its failure would read as a log without errors.
+    _rc, log, _err = run(module, ["journalctl", "-k", "-b", "-o", "cat", "--no-pager"], LOG_SECONDS)
+    wished = module.params["fabric_manager"]
+    fabric = info["needs_fabric"] if wished is None else wished
+    lines = [line for line in log.splitlines() if "NVRM" in line]
+    lasting = _driver_state.fatal_xids(lines)  # no waiting takes them out of the log
     until = time.monotonic() + module.params["wait_seconds"]
     while True:
         problems = _driver_state.proof_problems(
-            smi_of(module, module.params["nvidia_smi"], info["needs_fabric"]),
+            smi_of(module, module.params["nvidia_smi"], fabric),
             info["loaded"],
             info["versions"],
             info["boards"],
             module.params["expected_gpus"],
-            info["needs_fabric"],
-            log.splitlines(),
+            fabric,
+            lines,
         )
-        settled = not problems or info["reboot_required"] or not info["boards"]
+        settled = all(one in lasting for one in problems) or info["reboot_required"] or not info["boards"]
         if settled or time.monotonic() > until:
             return problems
         time.sleep(PAUSE_SECONDS)

@@ -37,7 +37,14 @@ DNF = (
 )
 
 _INSTALL = re.compile(r"^Inst (\S+)(?: \[(\S+)\])? \((\S+) ")
-_REMOVE = re.compile(r"^(?:Remv|Purg) (\S+) \[(\S+)\]")
+# Without a version: configuration alone is purged (apt 2.6.1).
+_REMOVE = re.compile(r"^(?:Remv|Purg) (\S+)(?: \[(\S+)\])?")
+
+
+def printed_address(url):
+    """Return an address as apt prints it (apt 2.6.1): without user and password, of a folder with one slash."""
+    url = re.sub(r"^(\w[\w+.-]*://)[^/@]*@", r"\1", url.strip())
+    return re.sub(r"^((?:file|copy):)/+", r"\1/", url).rstrip("/")
 
 
 def apt_argv(packages, remove, lock_seconds, options=()):
@@ -119,7 +126,13 @@ def dnf_changes(text, installed):
         if match:
             heading = match.group(1)
             continue
-        match = re.match(r"^ (\S+)\s+(?:noarch|x86_64|aarch64)\s+(\S+)\s", line)
+        # A package that another one obsoletes stands below it, and leaves.
+        match = re.match(r"^ +replacing +(\S+)\.[^.\s]+ +(\S+)", line)
+        if match:
+            name = match.group(1)
+            found.append({"name": name, "from": installed.get(name, match.group(2)), "to": None})
+            continue
+        match = re.match(r"^ (\S+)\s+\w+\s+(\S+)\s", line)
         if match and heading in _HEADINGS:
             name, version = match.groups()
             version = version if ":" in version else "0:" + version
@@ -165,8 +178,15 @@ FAILURES = (
         "Expected a repository that has dkms, found that nothing provides {0}: in the RHEL family EPEL brings it"
         " (dnf install epel-release on the host), then run again.",
     ),
+    # The second is apt 3 with sqv (Debian 13): molior-dbs/molior#47, tracelabs/tlosint-live#168.
     (
-        r"NO_PUBKEY ([0-9A-F]+)",
+        r"(?:GPG error|verification failed): (\S+)[^\n]*?(?:NO_PUBKEY |Missing key )([0-9A-F]+)",
+        "Expected an index of {0} signed by a key that this host trusts for it, found one signed by {1}: if it is the"
+        " driver's, the owner changed the key, so compare the new one with what they publish and set"
+        " nvidia_driver_repository_fingerprint; of any other repository repair the entry.",
+    ),
+    (
+        r"(?:NO_PUBKEY |Missing key )([0-9A-F]+)",
         "Expected an index signed by the key that was fetched, found one signed by {0}: the owner changed the key, so"
         " compare the new one with what they publish and set nvidia_driver_repository_fingerprint.",
     ),
@@ -176,12 +196,69 @@ FAILURES = (
         " (nvidia_driver_repository_key and nvidia_driver_repository_fingerprint).",
     ),
     (
+        r"verification failed: (\S+)[^\n]*error message is: ([^\n]+)",
+        "Expected an index of {0} with a signature that this host accepts, found {1}: fetch the newest key of its owner"
+        " (nvidia_driver_repository_key and nvidia_driver_repository_fingerprint).",
+    ),
+    (
         r"(?:repository|InRelease'?) .*is not signed|GPG check FAILED",
         "Expected a signed repository, found one without a valid signature: check nvidia_driver_repository_url.",
     ),
     (
-        r"(?:E: Failed to fetch|Status code: 404 for) (\S+)",
-        "Expected the file {0}, found none: the index is older than the repository, run again.",
+        r"Release file for (\S+) is (not valid yet|expired) \(([^)]*)\)",
+        "Expected an index that is valid now, found that of {0} {1} ({2}): set the clock of the host, or bring the"
+        " mirror"
+        " up to date, then run again.",
+    ),
+    (
+        r"407 +Proxy Authentication Required|(?:code|response) 407\b",
+        "Expected a proxy that lets this host through, found that it wants a password (407): set it in"
+        " nvidia_driver_environment.",
+    ),
+    (
+        r"(?:Failed to fetch (\S+) +(?:404\b|File not found)|Status code: 404 for (\S+))",
+        "Expected the file {0}{1}, found none: the index is older than the repository, run again.",
+    ),
+    (
+        r"Failed to fetch (\S+) +(?:Hash Sum mismatch|File has unexpected size)",
+        "Expected {0} as the index describes it, found another file: the repository changes just now, or a proxy keeps"
+        " an"
+        " old one, so run again later.",
+    ),
+    (
+        r"Failed to fetch (\S+) +([^\n]+)",
+        "Expected an answer of {0}, found {1}: see the name, the network and the proxy (nvidia_driver_environment),"
+        " then"
+        " run again.",
+    ),
+    (
+        r"Curl error \((\d+)\): ([^\n]*?) for (\S+)",
+        "Expected an answer of {2}, found {1} (curl {0}): see the name, the network and the proxy"
+        " (nvidia_driver_environment), then run again.",
+    ),
+    (
+        r"enough free space in (\S+?)\.?(?:\n|$)",
+        "Expected room for the packages, found too little in {0}: make some, then run again.",
+    ),
+    (
+        r"At least (\S+) more space needed on the (\S+) filesystem",
+        "Expected room for the packages, found {0} too little on {1}: make some, then run again.",
+    ),
+    (
+        r"No space left on device",
+        "Expected room for the packages, found no space left on a device: see df on the host, make some, then run"
+        " again.",
+    ),
+    # What does not fit is told on stdout, in lines that are indented; by the solver of apt 3 behind its error.
+    (
+        r"unmet dependencies:\n((?: +\S[^\n]*\n?)+)",
+        "Expected packages that fit together, found {0}: bring what is missing, or choose another"
+        " nvidia_driver_version.",
+    ),
+    (
+        r"Unable to satisfy dependencies\. ([^\n]+(?:\n +[^\n]+)*)",
+        "Expected packages that fit together, found {0}: bring what is missing, or choose another"
+        " nvidia_driver_version.",
     ),
     (
         r"dpkg was interrupted",
@@ -197,7 +274,17 @@ FAILURES = (
         "Expected the kernel module to build, found that DKMS failed for {0}: see make.log in /var/lib/dkms/nvidia*,"
         " then choose another nvidia_driver_version or kernel.",
     ),
+    (
+        r"Errors were encountered while processing:\n((?: +\S[^\n]*\n?)+)",
+        "Expected every package to be configured, found that dpkg could not do it for {0}: see why (dpkg --configure -a"
+        " on the host), then run again.",
+    ),
 )
+
+
+def _said(text):
+    """Return what stands in a sentence for a part of an answer: one line, no longer than a person reads."""
+    return " ".join((text or "").split())[:300].rstrip(".")
 
 
 def failure(text, rc):
@@ -205,7 +292,7 @@ def failure(text, rc):
     for pattern, sentence in FAILURES:
         match = re.search(pattern, text)
         if match:
-            return sentence.format(*match.groups())
+            return sentence.format(*(_said(group) for group in match.groups()))
     if rc in (124, 137):
         return "Expected an answer of the package manager, found none in time: see what it waits for, and run again."
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -43,6 +43,11 @@ def is_one_of(name, patterns):
     return any(name.startswith(one) if one.endswith("-") else name == one for one in patterns)
 
 
+def is_kernel(name):
+    """Return whether a package is a kernel, which the next boot may take."""
+    return is_one_of(name, tables.KERNEL_NAMES)
+
+
 def headers_of(distribution, release):
     """Return (name of the package with the headers of a kernel, what the package manager is asked to install).
 

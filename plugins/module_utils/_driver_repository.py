@@ -14,6 +14,7 @@ import re
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_host, _driver_key, _driver_managers
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError
+from ansible_collections.gpufleet.sglang.plugins.module_utils._driver_managers import printed_address
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver_transaction import write_text
 
 APT_KEY = "/etc/apt/keyrings/gpufleet-nvidia.asc"
@@ -21,6 +22,9 @@ APT_SOURCE = "/etc/apt/sources.list.d/gpufleet-nvidia.sources"
 RPM_KEY = "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia"
 RPM_SOURCE = "/etc/yum.repos.d/gpufleet-nvidia.repo"
 HEAD = "# Written by the role nvidia_driver: change its variables, not this file.\n"
+# What switches an entry off: StringToBool of apt (strutl.cc), and dnf's word for it.
+_OFF = ("no", "false", "without", "off", "disable", "0")
+_SWITCH = re.compile(r"^enabled\s*[:=]\s*(\S+)", re.MULTILINE | re.IGNORECASE)
 # Where apt reads its repositories.
 APT_PLACES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources")
 
@@ -50,17 +54,18 @@ def rpm_source(url):
 
 
 def entry_here(distribution):
-    """Return url and fingerprints of the entry that is there, None without one: what a run need not write again."""
+    """Return url and fingerprints of the entry that is there, None without one: what a run need not write again.
+
+    One that is switched off, as an upgrade of the distribution does, is none.
+    """
     key, source = (RPM_KEY, RPM_SOURCE) if distribution == "rhel" else (APT_KEY, APT_SOURCE)
     texts = [_driver_host.read_text(path) for path in (key, source)]
     found = re.search(r"^(?:URIs: |baseurl=)(\S+)$", texts[1], re.MULTILINE)
-    if not all(texts) or not found:
+    switch = _SWITCH.search(texts[1])
+    if not all(texts) or not found or (switch and switch.group(1).lower() in _OFF):
         return None
-    try:
-        fingerprints = _driver_key.fingerprints(texts[0])
-    except DriverError:
-        return None
-    return {"url": found.group(1).rstrip("/"), "fingerprint": " ".join(fingerprints)}
+    fingerprints = _fingerprints_in(texts[0])
+    return {"url": found.group(1).rstrip("/"), "fingerprint": " ".join(fingerprints)} if fingerprints else None
 
 
 def _wanted_files(module, distribution):
@@ -85,7 +90,7 @@ def _wanted_files(module, distribution):
 def _one_line_entries(text):
     """Return {(url, suite)} of a file in apt's format of one line an entry (sources.list(5))."""
     found = re.findall(r"^\s*deb(?:-src)?\s+(?:\[[^\]]*\]\s*)?(\S+)\s+(\S+)", text, re.MULTILINE)
-    return {(url.rstrip("/"), suite) for url, suite in found}
+    return {(printed_address(url), suite) for url, suite in found}
 
 
 def _deb822_entries(text):
@@ -95,9 +100,9 @@ def _deb822_entries(text):
     for paragraph in re.split(r"\n\s*\n", text):
         rows = re.findall(r"^(\S+?):((?:.*)(?:\n[ \t].*)*)", paragraph, re.MULTILINE)
         fields = {name.lower(): value.split() for name, value in rows}
-        if fields.get("enabled", ["yes"])[:1] in (["no"], ["false"], ["without"], ["off"], ["disable"]):
+        if fields.get("enabled", ["yes"])[:1] in [[word] for word in _OFF]:
             continue
-        found |= {(url.rstrip("/"), suite) for url in fields.get("uris", []) for suite in fields.get("suites", [])}
+        found |= {(printed_address(url), suite) for url in fields.get("uris", []) for suite in fields.get("suites", [])}
     return found
 
 
@@ -109,7 +114,8 @@ def entries_of(path, text):
 def _refuse_second_entry(url, suite):
     """Refuse a repository that another file names too: apt then reads no sources at all, for one key differs."""
     paths = sorted({path for place in APT_PLACES for path in glob.glob(place)} - {APT_SOURCE})
-    there = [path for path in paths if (url.rstrip("/"), suite) in entries_of(path, _driver_host.read_text(path))]
+    url = printed_address(url)
+    there = [path for path in paths if (url, suite) in entries_of(path, _driver_host.read_text(path))]
     if there:
         raise DriverError(
             f"Expected no other entry for {url}, found one in {', '.join(there)}, and apt reads nothing when two"
@@ -144,12 +150,45 @@ def _refresh(module, distribution):
     _fetch(module, ["apt-cache", "policy"])
 
 
+def _forget_keys(module, before, after):
+    """Take keys out of rpm's database that the role's key file had and has no more: dnf put them there.
+
+    rpm names a key by the end of its fingerprint (version of the package gpg-pubkey). Another entry that trusts the
+    same key brings it again by its own gpgkey. Raises DriverError.
+    """
+    gone = set(_fingerprints_in(before)) - set(_fingerprints_in(after))
+    if not gone:
+        return
+    argv = ["rpm", "-q", "gpg-pubkey", "--qf", "%{VERSION} %{RELEASE}\\n"]
+    _rc, out, _err = _driver_host.run(module, argv)
+    for line in out.splitlines():
+        version, _space, release = line.partition(" ")
+        if re.fullmatch("[0-9a-fA-F]{8,40}", version) and any(one.endswith(version.upper()) for one in gone):
+            argv = ["rpm", "-e", "--allmatches", f"gpg-pubkey-{version}-{release}"]
+            rc, said, err = _driver_host.run(module, argv)
+            if rc != 0:
+                raise DriverError(_driver_managers.failure(err + "\n" + said, rc))
+
+
+def _fingerprints_in(text):
+    """Return the fingerprints of a key file, none where it is none."""
+    try:
+        return _driver_key.fingerprints(text) if text else []
+    except DriverError:
+        return []
+
+
 def _put(path, text):
     """Write a file, or remove it when there is to be none."""
     if text is not None:
         write_text(path, text)
     elif os.path.exists(path):
         os.unlink(path)
+
+
+def _shown(text):
+    """Return what a person sees of a file: no password of an address."""
+    return re.sub(r"(://)[^/@\s]*@", r"\1***@", text or "")
 
 
 def apply(module):
@@ -164,11 +203,14 @@ def apply(module):
     if changed and module.params["state"] == "present" and distribution != "rhel":
         _refuse_second_entry(module.params["url"], module.params["suite"])
     diff = [
-        {"before_header": path, "after_header": path, "before": here[path] or "", "after": wanted[path] or ""}
+        {"before_header": path, "after_header": path, "before": _shown(here[path]), "after": _shown(wanted[path])}
         for path in changed
     ]
     refresh = module.params["refresh"]
+    absent = module.params["state"] == "absent"
     if not module.check_mode:
+        if absent and RPM_KEY in changed:
+            _forget_keys(module, here[RPM_KEY], None)  # while the file still says which
         for path in changed:
             _put(path, wanted[path])
         if refresh == "always" or (refresh == "changed" and changed):
@@ -178,4 +220,6 @@ def apply(module):
                 for path in changed:
                     _put(path, here[path])
                 raise
+        if RPM_KEY in changed and not absent:
+            _forget_keys(module, here[RPM_KEY], wanted[RPM_KEY])
     return {"changed": bool(changed), "files": changed, "diff": diff}

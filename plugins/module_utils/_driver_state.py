@@ -94,13 +94,18 @@ def reboot_reasons(loaded, versions, rivals, boards, initramfs_pending, flavours
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)(.*)")
 _PLACE = re.compile(r"GPU (?:at PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})")
 _LOST = 79
+_RECOVERY = 154  # "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)": what is needed now
+_NONE_NEEDED = re.compile(r"\bto 0x0\b")
+_FATAL_LINK = re.compile(r"(?<![-\w])Fatal\b", re.IGNORECASE)  # not Nonfatal, not Non-Fatal
 
 
 def _meaning(number, rest):
     """Return what an Xid means when a board is not fit to serve after it, else None."""
     if number in tables.NVLINK_XIDS:
-        fatal = re.search(r"\bFatal\b", rest)
+        fatal = _FATAL_LINK.search(rest)
         return f"fatal NVLink error, {tables.NVLINK_XIDS[number]}" if fatal else None
+    if number == _RECOVERY and _NONE_NEEDED.search(rest):
+        return None
     return tables.FATAL_XIDS.get(number)
 
 
@@ -114,6 +119,8 @@ def fatal_xids(lines):
     for line in lines:
         match = _XID.search(line)
         meaning = match and _meaning(int(match.group(2)), match.group(3))
+        if match and int(match.group(2)) == _RECOVERY:
+            found.pop((match.group(1), _RECOVERY), None)  # the newest one counts
         if meaning:
             where, number = match.group(1), int(match.group(2))
             found[where, number] = f"The kernel log has Xid {number} of {where} since this boot ({meaning})."
@@ -166,12 +173,11 @@ def fabric_problem(smi, boards):
 def proof_problems(smi, loaded, versions, boards, expected_gpus, needs_fabric, kernel_lines):
     """Return why the driver is not proven, as sentences; empty when it is.
 
-    ``smi``: rc, boards (driver versions that it printed, one for each), sentence (of a failure); text (of ``-q``) and
-    whether the fabric manager runs.
+    ``smi``: boards (driver versions that it printed, one for each), sentence (of a failure, or None), text (of ``-q``)
+    and whether the fabric manager runs. ``needs_fabric``: whether a fabric is to be proven.
     """
-    problems = []
-    if smi["rc"] != 0:
-        problems.append(smi["sentence"] or f"nvidia-smi ended with status {smi['rc']}.")
+    answered = smi["sentence"] is None
+    problems = [] if answered else [smi["sentence"]]
     seen = {
         "loaded": loaded,
         "installed": versions["kernel_module"],
@@ -186,10 +192,10 @@ def proof_problems(smi, loaded, versions, boards, expected_gpus, needs_fabric, k
     if len(set(known.values())) > 1:
         problems.append("The versions differ: " + ", ".join(f"{name} {one}" for name, one in known.items()) + ".")
     wanted = len(boards) if expected_gpus is None else expected_gpus
-    if smi["rc"] == 0 and len(smi["boards"]) != wanted:
+    if answered and len(smi["boards"]) != wanted:
         where = "on the PCI bus" if expected_gpus is None else "in nvidia_driver_expected_gpus"
         problems.append(f"nvidia-smi lists {len(smi['boards'])} boards, expected are {wanted} {where}.")
-    if needs_fabric and smi["rc"] == 0:
+    if needs_fabric and answered:
         problems += filter(None, [fabric_problem(smi, boards)])
     return problems + (kernel_signs(kernel_lines) if problems else []) + fatal_xids(kernel_lines)
 

@@ -227,6 +227,13 @@ HOLD_PACKAGES = {"rhel": "python3-dnf-plugin-versionlock"}  # NVIDIA driver inst
 # What else belongs to a driver though its name has no "nvidia".
 OTHER_NAMES = ("libcuda1", "libcudadebugger1", "libnvcuvid1", "libnvoptix1", "libnvsdm", "cuda-drivers", "nvlsm")
 
+# Kernels: names, and beginnings of names, which end in a dash.
+KERNEL_NAMES = (
+    "linux-image-",  # Debian, Ubuntu
+    "kernel", "kernel-core", "kernel-modules", "kernel-modules-core",  # kernel.spec of CentOS Stream 9
+    "kernel-64k-core", "kernel-rt-core", "kernel-uek", "kernel-uek-core",  # its variants; Oracle Linux 9
+)
+
 @dataclass(frozen=True)
 class SigningKey:
     """How a distribution makes the key that signs modules built by DKMS, and where it lies."""

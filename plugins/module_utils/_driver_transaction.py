@@ -16,6 +16,7 @@ import tempfile
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_host, _driver_managers, _driver_packages
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError, upstream
 
+PREFERENCES = "/etc/apt/preferences"
 PIN = "/etc/apt/preferences.d/gpufleet-nvidia-driver"
 # Around what the role holds in dnf's list; other lines belong to the host's people.
 MARK = "# gpufleet.sglang.nvidia_driver"
@@ -54,7 +55,9 @@ class Transaction:
         self.packages, self.holds = self.installed()
         self.unfinished = _driver_host.unfinished_of(module, self.distribution)
         self.wanted = [(one["name"], one.get("version")) for one in self.params["packages"]]
-        self.unneeded = self._unneeded() if self.params["state"] == "absent" else []
+        absent = self.params["state"] == "absent"
+        self.leftovers = _driver_host.leftovers_of(module, self.distribution) if absent else {}
+        self.unneeded = self._unneeded() if absent else []
 
     def installed(self):
         return _driver_host.packages_of(self.module, self.distribution)
@@ -80,7 +83,7 @@ class Transaction:
             for name, version in self.wanted
             if (version is None and name not in self.packages) or (version and self.packages.get(name) != version)
         ]
-        return missing, self._gone() + self.unneeded
+        return missing, [*self._gone(), *self.unneeded, *self.leftovers]
 
     def _gone(self):
         return [name for name in self.params["remove"] if name in self.packages or name in self.unfinished]
@@ -113,23 +116,33 @@ class Transaction:
 
     @contextlib.contextmanager
     def _pinned(self):
-        """Give options with which apt knows one pin, that of this version; an earlier one would forbid it."""
-        with tempfile.NamedTemporaryFile("w", suffix=".pref", encoding="utf-8") as pin:
-            pin.write(self.pin_text())
-            pin.flush()
-            os.chmod(pin.name, 0o644)
-            yield ["-o", f"Dir::Etc::Preferences={pin.name}", "-o", "Dir::Etc::PreferencesParts=/nonexistent"]
+        """Give options with which apt knows the pin of this version instead of an earlier one, which would forbid it.
+
+        The host's own preferences stay in force. Ours comes first: of those that name a package the first counts.
+        """
+        with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder:
+            whole = os.path.join(folder, "preferences")
+            with open(whole, "w", encoding="utf-8") as stream:
+                stream.write(self.pin_text() + "\n" + _driver_host.read_text(PREFERENCES))
+            parts = os.path.join(folder, "preferences.d")
+            os.mkdir(parts)
+            theirs = os.path.dirname(PIN)
+            for name in os.listdir(theirs) if os.path.isdir(theirs) else ():
+                if name != os.path.basename(PIN):
+                    os.symlink(os.path.join(theirs, name), os.path.join(parts, name))
+            yield ["-o", f"Dir::Etc::Preferences={whole}", "-o", f"Dir::Etc::PreferencesParts={parts}"]
 
     def _simulated_apt(self, gone):
         with self._pinned() as pinned:
             rc, out, err = _driver_host.run(
-                self.module, _driver_managers.apt_argv(self.wanted, gone, 0, ["-s", *pinned])
+                self.module, _driver_managers.apt_argv(self.wanted, gone, 0, ["-s", *self._purge(), *pinned])
             )
         if rc != 0:
             raise DriverError(_driver_managers.failure(err + out, rc))
         changes = _driver_managers.apt_changes(out)
         # What is unpacked is only configured: apt says no more of it.
         named = {one["name"] for one in changes}
+        changes = [dict(one, **{"from": one["from"] or self.leftovers.get(one["name"])}) for one in changes]
         return changes + [
             {"name": name, "from": None, "to": version or self.unfinished[name]}
             for name, version in self.wanted
@@ -152,7 +165,7 @@ class Transaction:
         return out
 
     def _refuse_strangers(self, changes, gone):
-        """Refuse a transaction that removes what is no part of a driver, or leaves parts at different versions."""
+        """Refuse a transaction that removes what is no part of a driver, brings a kernel, or leaves parts behind."""
         lost = [one["name"] for one in changes if one["to"] is None and one["name"] not in gone]
         there = {**self.unfinished, **self.packages}
         lost = [name for name in lost if not _driver_packages.belongs(name, there.get(name))]
@@ -160,6 +173,14 @@ class Transaction:
             raise DriverError(
                 f"Expected to change nothing but the driver, found that {', '.join(lost[:6])} would be removed: remove"
                 " them yourself, or choose another nvidia_driver_version."
+            )
+        asked = {name for name, _version in self.wanted}
+        kernels = [one for one in changes if one["to"] and one["name"] not in asked]
+        kernels = [f"{one['name']} {one['to']}" for one in kernels if _driver_packages.is_kernel(one["name"])]
+        if kernels:
+            raise DriverError(
+                f"Expected to change nothing but the driver, found that the kernel {', '.join(kernels[:6])} would come"
+                " along: install that kernel yourself and boot it, or choose another nvidia_driver_version."
             )
         after = dict(self.packages)
         for one in changes:
@@ -177,6 +198,11 @@ class Transaction:
                 " a version that all of them have, or remove them."
             )
 
+    def beside(self, changes):
+        """Return the changes of packages that are installed and no part of a driver: what it needs moves them."""
+        moved = [one for one in changes if one["from"] and one["to"]]
+        return [one for one in moved if not _driver_packages.belongs(one["name"], one["to"])]
+
     # -- doing it ---------------------------------------------------------------------------------------------
 
     def execute(self, changes):
@@ -187,13 +213,20 @@ class Transaction:
         if self.distribution == "rhel":
             self._dnf("-y", gone)
         else:
-            purge = ["--purge"] if self.params["state"] == "absent" else []
             with self._pinned() as pinned:
                 seconds = self.params["lock_timeout_seconds"]
-                self._run(_driver_managers.apt_argv(self.wanted, gone, seconds, [*purge, *pinned]))
+                self._run(_driver_managers.apt_argv(self.wanted, gone, seconds, [*self._purge(), *pinned]))
         self.packages, self.holds = self.installed()
         if changes:
             self._close_record(set(self.packages) - before)
+
+    def _purge(self):
+        """Return the option with which parts leave together with their configuration: at an uninstallation only.
+
+        apt purges after it has configured what comes instead (tried with apt 2.6): a script of the branch before would
+        take the user of the persistence daemon away from the new one. What a change leaves is purged at the end.
+        """
+        return ["--purge"] if self.params["state"] == "absent" else []
 
     def _run(self, argv):
         rc, out, err = _driver_host.run(self.module, argv)

@@ -211,7 +211,7 @@ def _ask(tool, tries):
         if shorter:
             fields = shorter
             continue
-        row, error = _failure(status, out, err)
+        row, error = failure_in(status, out, err)
         tries_left -= 1
         if row is None or not row.transient or tries_left < 1:
             raise error
@@ -238,7 +238,7 @@ def _fewer(fields, status, output):
     return SHORT_FIELDS if fields != SHORT_FIELDS else None
 
 
-def _failure(status, out, err):
+def failure_in(status, out, err):
     """Return (row of the table or None, GpuError) for an answer that is no table."""
     output = out + "\n" + err
     boards = pci_boards()

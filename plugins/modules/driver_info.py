@@ -46,6 +46,13 @@ options:
   expected_gpus:
     description: Number of boards that C(nvidia-smi) must list. The default is what the PCI bus has.
     type: int
+  fabric_manager:
+    description: Whether O(prove) wants a fabric of the boards. The default is whether PCI shows that they need one.
+    type: bool
+  mig:
+    description: Whether to ask C(nvidia-smi) for the MIG modes of the boards.
+    type: bool
+    default: false
   nvidia_smi:
     description: The command to ask, a name to be found on E(PATH) or a path.
     type: str
@@ -171,6 +178,10 @@ problems:
   returned: success
   type: list
   elements: str
+mig:
+  description: Rows of C(index, current mode, pending mode) of the boards. Null without O(mig).
+  returned: success
+  type: str
 record:
   description: What is remembered of the driver, RV(ignore:current) and RV(ignore:previous).
   returned: success
@@ -193,6 +204,8 @@ def main():
             "prove": {"type": "bool", "default": False},
             "wait_seconds": {"type": "int", "default": 0},
             "expected_gpus": {"type": "int"},
+            "fabric_manager": {"type": "bool"},
+            "mig": {"type": "bool", "default": False},
             "nvidia_smi": {"type": "str", "default": "nvidia-smi"},
             "lock_timeout_seconds": {"type": "int", "default": 600},
             "state_dir": {"type": "path", "default": "/var/lib/gpufleet-driver"},

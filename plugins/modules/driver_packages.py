@@ -159,6 +159,10 @@ def main():
             "held": hold,
             "diff": shown(changes, hold, release, traces, pin),
         }
+        beside = transaction.beside(changes)
+        if beside:
+            moved = ", ".join("%s %s -> %s" % (one["name"], one["from"], one["to"]) for one in beside)
+            module.warn("What the driver needs moves other packages of this host too: %s." % moved)
         if not module.check_mode:
             if absent and changes:
                 transaction.hold([], release)

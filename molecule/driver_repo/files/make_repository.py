@@ -84,6 +84,8 @@ def packages_of(version, rpm):
     }
     if rpm:
         found["nvidia-kmod-common"] = ({}, {})
+    else:
+        found[fabric][1][f"/etc/{fabric}.cfg"] = version + "\n"  # a conffile: what a removal leaves
     return found
 
 
@@ -100,6 +102,8 @@ def beside(rpm):
         found.append(("python3-dnf-plugin-versionlock", "4.3.0-1", files))
     else:
         found += [("linux-headers-" + one, "1.0-1", headers(one)) for one in KERNELS]
+        # A newer one, which a pin of the host keeps away.
+        found.append((ALONG, "9.9-1", {"/usr/share/fakegpu/along": "9.9\n"}))
     return found
 
 
@@ -130,6 +134,7 @@ def make_deb(target, work, name, version, fields, files):
     }
     text = "".join(f"{key}: {value}\n" for key, value in control.items())
     (tree / "DEBIAN" / "control").write_text(text)
+    (tree / "DEBIAN" / "conffiles").write_text("".join(f"{one}\n" for one in files if one.startswith("/etc/")))
     path = target / f"{name}_{version}_all.deb"
     subprocess.run(
         ["dpkg-deb", "--root-owner-group", "-Znone", "--build", str(tree), str(path)],

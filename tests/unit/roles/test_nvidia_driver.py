@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import re
+
 import jinja2
 import jinja2.nativetypes
 import pytest
 import tree
 import yaml
-from ansible.plugins.filter import core
+from ansible.plugins.filter import core, mathstuff
 
-from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_state, _driver_tables
 
 ROLE = tree.ROOT / "roles" / "nvidia_driver"
 TASKS = yaml.safe_load((ROLE / "tasks" / "repository.yml").read_text())
@@ -97,3 +99,96 @@ BOTH = ["/usr/bin/dracut", "/usr/sbin/update-initramfs"]
 )
 def test_an_initramfs_that_nobody_makes_is_not_called_made(programs, images, is_rpm, refused, run):
     assert initramfs(programs, images, is_rpm) == (refused, run)
+
+
+def test_an_uninstallation_removes_what_it_knows_only():
+    """The folder of what is remembered is a variable: with /var/lib/sglang it held the proofs of every server too."""
+    tasks = yaml.safe_load((ROLE / "tasks" / "remove.yml").read_text())
+    files = [task["ansible.builtin.file"]["path"] for task in tasks if "ansible.builtin.file" in task]
+    assert files == ["{{ item }}"], "a loop over named files"
+    loop = next(task["loop"] for task in tasks if "ansible.builtin.file" in task)
+    assert "nvidia_driver_state_dir" not in loop
+    rmdir = next(task["ansible.builtin.command"]["argv"] for task in tasks if "ansible.builtin.command" in task)
+    assert rmdir[:2] == ["rmdir", "--ignore-fail-on-non-empty"]
+
+
+def changes(mig_wanted="enabled", mig_text="0, Disabled, Disabled\n", changes_driver=False):
+    """Return nvidia_driver_changes of plan.yml on a host that serves and needs no boot."""
+    tasks = yaml.safe_load((ROLE / "tasks" / "plan.yml").read_text())
+    text = next(
+        task["ansible.builtin.set_fact"]["nvidia_driver_changes"]
+        for task in tasks
+        if "nvidia_driver_changes" in task.get("ansible.builtin.set_fact", {})
+    )
+    environment = jinja2.nativetypes.NativeEnvironment()
+    environment.filters.update(bool=bool)
+    looked = mig_text if mig_wanted != "keep" else ""
+    names = {
+        "__nvidia_driver_plan": {"changes_driver": changes_driver},
+        "__nvidia_driver_mig": _driver_state.mig_modes(looked, mig_wanted),
+        "__nvidia_driver_due": False,
+        "nvidia_driver_reboot_ok": False,
+    }
+    return environment.from_string(text).render(names)
+
+
+def test_a_mig_mode_that_is_wanted_is_a_change_for_which_servers_stop():
+    assert changes() is True
+    assert changes("disabled") is False
+    assert changes("keep") is False
+    assert changes("keep", changes_driver=True) is True
+
+
+def test_servers_that_a_boot_started_are_stopped_again_before_mig_changes():
+    """They are enabled: the boot that brings the driver starts them, while this run has sent their clients away."""
+    tasks = yaml.safe_load((ROLE / "tasks" / "mig.yml").read_text())
+    names = [task["name"] for task in tasks]
+    again = tasks[names.index("MIG | Servers that this run has stopped, and a boot has started")]
+    assert names.index(again["name"]) < names.index("MIG | Only on boards that nobody uses")
+    environment = jinja2.nativetypes.NativeEnvironment()
+    environment.filters.update(regex_replace=core.regex_replace, intersect=mathstuff.intersect)
+    paused = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["__nvidia_driver_paused"]
+    paused = environment.from_string(paused).render(sglang_server_paused=["main"])
+    assert paused == ["sglang-main.service"]
+    now = {"servers": ["sglang-main.service", "sglang-other.service"]}
+    loop = again["block"][0]["loop"]
+    stopped = environment.from_string(loop).render(__nvidia_driver_now=now, __nvidia_driver_paused=paused)
+    assert list(stopped) == ["sglang-main.service"], "another run's server is not"
+
+
+def unattended(plan, installed):
+    """Return the names that unattended upgrades leave on a host."""
+    variables = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())
+    environment = jinja2.nativetypes.NativeEnvironment()
+    environment.filters.update(bool=bool)
+    environment.tests["match"] = lambda value, pattern: re.match(pattern, value) is not None
+    names = {
+        "__nvidia_driver_plan": {"packages": [{"name": name, "version": None} for name in plan]},
+        "__nvidia_driver_info": {"packages": dict.fromkeys(installed, "1")},
+        "__nvidia_driver_unattended_parts": variables["__nvidia_driver_unattended_parts"],
+    }
+    for name in ("__nvidia_driver_prebuilt", "__nvidia_driver_unattended_names"):
+        names[name] = environment.from_string(variables[name]).render(names)
+    return names["__nvidia_driver_unattended_names"]
+
+
+def left(name, patterns):
+    """unattended-upgrades takes each as a regular expression for the beginning of a name (its README)."""
+    return any(re.match(pattern, name) for pattern in patterns)
+
+
+def test_unattended_upgrades_leave_every_part():
+    names = unattended(["libcuda1"], [])
+    more = ["firmware-nvidia-gsp", "linux-objects-nvidia-580-server-6.8.0-60-generic", "xserver-xorg-video-nvidia-580"]
+    for name in [*_driver_tables.OTHER_NAMES, "libnvidia-ml1", "nvidia-driver-cuda", "cuda-drivers-580", *more]:
+        assert left(name, names), name
+    assert not left("linux-image-6.1.0-41-amd64", names), "DKMS builds for it"
+
+
+def test_unattended_upgrades_bring_no_kernel_without_its_prebuilt_module():
+    module = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
+    for names in (unattended([module], []), unattended([], [module])):
+        assert left("linux-image-6.8.0-61-generic", names)
+        assert left("linux-modules-6.8.0-61-generic", names)
+    changed = unattended(["nvidia-dkms-580-server-open"], [module])
+    assert not left("linux-image-6.8.0-61-generic", changed), "DKMS now"

@@ -48,7 +48,7 @@ def test_a_branch_or_an_exact_version():
     assert _driver.wanted_version("580.95.05") == (580, "580.95.05")
 
 
-@pytest.mark.parametrize("text", ["latest", "58", "580.", "580.95.05-1", ">=580", "5800"])
+@pytest.mark.parametrize("text", ["latest", "58", "580.", "580.95.05-1", ">=580", "5800", "580.95.05\n"])
 def test_anything_else_is_refused(text):
     with pytest.raises(DriverError, match="nvidia_driver_min_version"):
         _driver.wanted_version(text, "nvidia_driver_min_version")

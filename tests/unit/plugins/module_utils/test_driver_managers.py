@@ -69,6 +69,25 @@ def test_what_dnf_would_do():
     ]
 
 
+def test_what_another_package_replaces_and_what_is_of_another_architecture_leaves_too():
+    """dnf 4 prints what is obsoleted below the row of what obsoletes it (dnf/cli/output.py, list_transaction)."""
+    text = """\
+Installing:
+ nvidia-fabricmanager   x86_64   3:580.95.05-1.el9   gpufleet-nvidia   8 M
+     replacing  nvidia-fabric-manager.x86_64 3:570.195.03-1.el9
+     replacing  some.stranger.x86_64 1.0-1.el9
+Removing:
+ libfoo                 i686     1.0-1               @baseos           1 M
+"""
+    here = {"nvidia-fabric-manager": "3:570.195.03-1.el9", "libfoo": "0:1.0-1"}
+    assert _driver_managers.dnf_changes(text, here) == [
+        {"name": "nvidia-fabricmanager", "from": None, "to": "3:580.95.05-1.el9"},
+        {"name": "nvidia-fabric-manager", "from": "3:570.195.03-1.el9", "to": None},
+        {"name": "some.stranger", "from": "1.0-1.el9", "to": None},
+        {"name": "libfoo", "from": "0:1.0-1", "to": None},
+    ]
+
+
 def test_headers_of_another_kernel_come_beside_those_that_are_there():
     text = "Installing:\n kernel-devel   x86_64   5.14.0-570.12.1.el9_6   gpufleet-nvidia   21 M\n"
     assert _driver_managers.dnf_changes(text, {"kernel-devel": "0:5.14.0-503.el9"}) == [
@@ -113,6 +132,79 @@ def test_headers_of_another_kernel_come_beside_those_that_are_there():
             "held by python3 (process 2037)",
         ),
         ("Error: RPMDB already locked by 4242", "held by another process"),
+        (
+            "W: GPG error: https://unrelated.example stable InRelease: The following signatures couldn't be verified"
+            " because the public key is not available: NO_PUBKEY 1234ABCD",
+            "index of https://unrelated.example signed by a key that this host trusts for it, found one signed by"
+            " 1234ABCD",
+        ),
+        (
+            "Warning: OpenPGP signature verification failed: https://apt.vulns.xyz stable InRelease: Sub-process"
+            " /usr/bin/sqv returned an error code (1), error message is: Missing key"
+            " 33EBB8A8E1C5653645B1232A45A650E2638C536D, which is needed to verify signature.\n"
+            "Error: The repository 'https://apt.vulns.xyz stable InRelease' is not signed.",
+            "of https://apt.vulns.xyz signed by a key that this host trusts for it, found one signed by"
+            " 33EBB8A8E1C5653645",
+        ),
+        (
+            "Warning: OpenPGP signature verification failed: http://a.example/x ./ InRelease: Sub-process /usr/bin/sqv"
+            " returned an error code (1), error message is: Signing key on BF2ADE6B is not bound:  No binding"
+            " signature",
+            "that this host accepts, found Signing key on BF2ADE6B is not bound: No binding signature:",
+        ),
+        ("E: Failed to fetch https://h/InRelease  407  Proxy Authentication Required [IP: 10.0.0.1 3128]", "(407)"),
+        (
+            " - Curl error (56): Failure when receiving data from the peer for https://h/repodata/repomd.xml [Received"
+            " HTTP"
+            " code 407 from proxy after CONNECT]",
+            "(407)",
+        ),
+        (
+            "E: Failed to fetch http://no-such-host.invalid/x/./InRelease  Could not resolve 'no-such-host.invalid'\nE:"
+            " Some index files failed to download.",
+            "an answer of http://no-such-host.invalid/x/./InRelease, found Could not resolve 'no-such-host.invalid':"
+            " see",
+        ),
+        (
+            "Error: Failed to fetch http://h/InRelease  Could not connect to h:80 (10.0.0.1), connection timed out",
+            "found Could not connect to h:80 (10.0.0.1), connection timed out: see",
+        ),
+        ("E: Failed to fetch https://h/a.deb  Hash Sum mismatch\n   Hashes of expected file:", "found another file"),
+        (
+            " - Curl error (6): Couldn't resolve host name for http://base.svc/repodata/repomd.xml [Could not resolve]",
+            "an answer of http://base.svc/repodata/repomd.xml, found Couldn't resolve host name (curl 6)",
+        ),
+        ("  - Status code: 404 for https://h/x.xml (IP: 10.0.0.1)", "the file https://h/x.xml, found none"),
+        (
+            "E: Failed to fetch file:/srv/a.deb  File not found - /srv/a.deb (2: No such file)",
+            "file:/srv/a.deb, found none",
+        ),
+        (
+            "E: Release file for http://h/InRelease is not valid yet (invalid for another 3h 2min 1s). Updates for"
+            " this",
+            "found that of http://h/InRelease not valid yet (invalid for another 3h 2min 1s)",
+        ),
+        ("E: You don't have enough free space in /var/cache/apt/archives/.", "too little in /var/cache/apt/archives/:"),
+        ("Disk Requirements:\n   At least 20MB more space needed on the / filesystem.", "20MB too little on /:"),
+        (
+            "E: Unable to correct problems, you have held broken packages.\n\nThe following packages have unmet"
+            " dependencies:\n nvidia-y : Depends: libz-none (>= 2) but it is not installable\n            Depends:"
+            " somelib (>= 5) but it is not going to be installed\nrest",
+            "found nvidia-y : Depends: libz-none (>= 2) but it is not installable Depends: somelib (>= 5) but it is not"
+            " going to be installed: bring",
+        ),
+        (
+            "Errors were encountered while processing:\n nvidia-persistenced\nE: Sub-process /usr/bin/dpkg returned an"
+            " error"
+            " code (1)",
+            "dpkg could not do it for nvidia-persistenced: see",
+        ),
+        (
+            "Error! Bad return status for module build on kernel: 6.1.0-40-amd64 (x86_64)\nErrors were encountered"
+            " while"
+            " processing:\n nvidia-kernel-open-dkms\n",
+            "DKMS failed for 6.1.0-40-amd64",
+        ),
         ("something new", "status 100: something new."),
         ("", "no output"),
     ],
@@ -143,3 +235,17 @@ def test_no_answer_in_time_is_said():
 def test_whether_a_transaction_of_dnf_failed(text, rc, shell, failed):
     """dnf 4.14.0: its shell ends with 0 whatever happened."""
     assert _driver_managers.dnf_failed(text, rc, shell) is failed
+
+
+@pytest.mark.parametrize(
+    ("url", "printed"),
+    [
+        ("file:///srv/repository/", "file:/srv/repository"),
+        ("file:/srv/repository", "file:/srv/repository"),
+        ("https://user:pa%40ss@mirror.example.com/debian12/", "https://mirror.example.com/debian12"),
+        ("https://mirror.example.com/a@b", "https://mirror.example.com/a@b"),
+    ],
+)
+def test_an_address_as_apt_prints_it(url, printed):
+    """apt-cache madison of apt 2.6.1."""
+    assert _driver_managers.printed_address(url) == printed

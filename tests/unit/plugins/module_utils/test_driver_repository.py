@@ -27,6 +27,11 @@ URIs: https://off.example.com
 Suites: /
 Enabled: no
 
+Types: deb
+URIs: https://off-too.example.com
+Suites: /
+Enabled: 0
+
 types: deb
 uris: file:/srv/repository/
 suites: /

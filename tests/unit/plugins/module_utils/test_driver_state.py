@@ -83,8 +83,8 @@ def test_without_boards_nothing_has_to_be_loaded():
     assert _driver_state.reboot_reasons(None, versions(), [], [], False) == []
 
 
-def smi(rc=0, boards=("580.95.05",), text="", sentence=None, fabric_manager=True):
-    return {"rc": rc, "boards": list(boards), "text": text, "sentence": sentence, "fabric_manager": fabric_manager}
+def smi(boards=("580.95.05",), text="", sentence=None, fabric_manager=True):
+    return {"boards": list(boards), "text": text, "sentence": sentence, "fabric_manager": fabric_manager}
 
 
 def problems(answer=None, loaded="580.95.05", installed=None, expected=None, fabric=False, log=(), boards=None):
@@ -100,8 +100,7 @@ def test_a_driver_that_serves():
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (problems(smi(18, (), sentence="nvidia-smi reports a driver/library version mismatch.")), "version mismatch"),
-        (problems(smi(42, ())), "status 42"),
+        (problems(smi((), sentence="nvidia-smi reports a driver/library version mismatch.")), "version mismatch"),
         (problems(loaded=None), "No driver is loaded."),
         (problems(loaded="570.195.03"), "loaded 570.195.03, installed 580.95.05"),
         (problems(installed=versions(user_space="580.105.08")), "user space 580.105.08"),
@@ -210,6 +209,15 @@ def test_a_prebuilt_module_has_the_version_of_its_file_or_of_user_space():
         ("NVRM: Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 119, pid=9, name=a, Timeout", "Xid 119 of 0000:3b:00"),
         ("NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6)", "fatal NVLink error"),
         ("NVRM: Xid (PCI:0018:01:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x00086226)", None),
+        ("NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT Non-Fatal XC0 i0 Link 09 (0x025525c6)", None),
+        (
+            "NVRM: Xid (PCI:0000:41:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+            "Xid 154 of 0000:41:00 since this boot (recovery action required)",
+        ),
+        (
+            "NVRM: Xid (PCI:0000:41:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+            None,
+        ),
         ("NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9)", None),
         ("NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", "0000:01:00 fell off the bus"),
     ],
@@ -218,6 +226,15 @@ def test_what_the_kernel_log_says_of_boards_in_other_forms(line, said):
     found = _driver_state.fatal_xids([line])
     assert len(found) == (said is not None)
     assert said is None or said in found[0]
+
+
+def test_the_newest_recovery_action_of_a_board_counts():
+    """The form is of public logs, the way back of its own words: no log of one was found."""
+    needed = "NVRM: Xid (PCI:0000:{}:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
+    over = "NVRM: Xid (PCI:0000:41:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
+    assert _driver_state.fatal_xids([needed.format(41), over]) == []
+    assert len(_driver_state.fatal_xids([needed.format(41), over, needed.format(41)])) == 1
+    assert len(_driver_state.fatal_xids([needed.format(42), over])) == 1, "another board"
 
 
 def test_a_board_that_fell_off_the_bus_without_an_xid():

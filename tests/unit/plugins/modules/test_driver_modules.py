@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _driver_host,
@@ -16,6 +17,7 @@ from ansible_collections.gpufleet.sglang.plugins.module_utils import (
     _driver_managers,
     _driver_repository,
     _driver_transaction,
+    _gpu_host,
 )
 from ansible_collections.gpufleet.sglang.plugins.modules import driver_info, driver_packages, driver_repository
 from ansible_collections.gpufleet.sglang.tests.unit.plugins.run_module import run_module
@@ -80,12 +82,14 @@ def host(tmp_path, monkeypatch):
         return files[path] if path in files else real(path) if path.startswith(str(tmp_path)) else ""
 
     monkeypatch.setattr(_driver_host, "run", played.run)
+    monkeypatch.setattr(_gpu_host._witness_tool, "run_limited", lambda argv, seconds: played.run(None, argv))
     monkeypatch.setattr(_driver_host, "read_text", read)
     monkeypatch.setattr(_driver_host.platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(_driver_host, "pci_devices", list)
     monkeypatch.setattr(_driver_kernel, "next_release", lambda run: played.next_kernel)
     monkeypatch.setattr(_driver_host, "users", list)
     monkeypatch.setattr(_driver_transaction, "PIN", str(tmp_path / "etc" / "pin"))
+    monkeypatch.setattr(_driver_transaction, "PREFERENCES", str(tmp_path / "preferences"))
     monkeypatch.setattr(_driver_repository, "APT_KEY", str(tmp_path / "etc" / "key.asc"))
     monkeypatch.setattr(_driver_repository, "APT_SOURCE", str(tmp_path / "etc" / "nvidia.sources"))
     monkeypatch.setattr(_driver_repository, "APT_PLACES", (str(tmp_path / "etc" / "*.*"),))
@@ -203,6 +207,27 @@ def test_what_was_unpacked_only_is_removed(host):
     assert host.packages == {}
 
 
+def test_configuration_that_a_removal_left_goes_with_an_uninstallation(host):
+    """A branch change or a person left it. The lines are of apt 2.6.1."""
+    host.packages = dict(NEW, **{"nvidia-fabricmanager-570": "570.195.03-1", "vim": "9.0-1"})
+    host.states = {"nvidia-fabricmanager-570": "rc ", "vim": "rc "}
+    host.simulation = "".join(f"Purg {name} [580.105.08-1]\n" for name in NEW) + "Purg nvidia-fabricmanager-570\n"
+    params = {"state": "absent", "remove": sorted(NEW), "state_dir": host.state_dir}
+    result = run_module(driver_packages, params)
+    assert {"name": "nvidia-fabricmanager-570", "from": "570.195.03-1", "to": None} in result["changes"]
+    assert "nvidia-fabricmanager-570 570.195.03-1\n" in result["diff"]["before"]
+    assert host.packages == {"vim": "9.0-1"}
+    assert not run_module(driver_packages, params)["changed"]
+
+
+def test_a_branch_change_purges_nothing(host):
+    """apt purges last: scripts of the old branch would then undo what those of the new one have just made."""
+    host.packages = dict(OLD, **{"nvidia-fabricmanager-570": "570.195.03-1"})
+    host.simulation = UP + "Remv nvidia-fabricmanager-570 [570.195.03-1]\n"
+    assert not change(host, remove=["nvidia-fabricmanager-570"]).get("failed")
+    assert not any("--purge" in argv for argv in host.argvs)
+
+
 def test_a_change_that_died_after_its_last_package_is_closed(host):
     host.packages, host.holds = dict(NEW), sorted(NEW)
     Path(host.state_dir).mkdir()
@@ -220,6 +245,52 @@ def test_what_is_no_driver_is_not_removed(host):
     host.packages, host.simulation = dict(OLD, firefox="1"), UP + "Remv firefox [1]\n"
     result = change(host)
     assert "firefox would be removed" in result["msg"]
+    assert host.installations() == []
+
+
+def preferences_of(argv):
+    """Return (the file of preferences, name -> text of the others) that a command of apt is given."""
+    given = dict(word[len("Dir::Etc::") :].split("=", 1) for word in argv if word.startswith("Dir::Etc::Preferences"))
+    others = {path.name: path.read_text() for path in Path(given["PreferencesParts"]).iterdir()}
+    return Path(given["Preferences"]).read_text(), others
+
+
+def test_pins_of_the_host_stay_in_force(host, monkeypatch):
+    """Of pins that name a package apt takes the first (tried with apt 2.6): ours is, the old one is not there."""
+    theirs = "Package: *\nPin: release a=bookworm-backports\nPin-Priority: 100\n"
+    site = "Package: dkms\nPin: release a=unwanted\nPin-Priority: -1\n"
+    (host.root / "etc").mkdir()
+    (host.root / "etc" / "site").write_text(site)
+    (host.root / "etc" / "pin").write_text("Package: *nvidia*\nPin: version 580.95.05-*\nPin-Priority: 1001\n")
+    (host.root / "preferences").write_text(theirs)
+    host.packages, host.simulation, seen = dict(OLD), UP, []
+    played = _driver_host.run
+
+    def run(module, argv, seconds=None):
+        if argv[0] == "apt-get" and "install" in argv:
+            seen.append(preferences_of(argv))
+        return played(module, argv, seconds)
+
+    monkeypatch.setattr(_driver_host, "run", run)
+    assert not change(host).get("failed")
+    assert len(seen) == 2, "the simulation and the change"
+    assert seen[0] == seen[1]
+    text, others = seen[0]
+    assert others == {"site": site}
+    assert text.index("Pin: version 580.105.08-*") < text.index("a=bookworm-backports")
+    assert "\n\nPackage: *\n" in text, "a stanza of its own"
+
+
+def test_what_moves_beside_the_driver_is_told_and_a_kernel_is_refused(host, monkeypatch):
+    warnings = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda self, text: warnings.append(text))
+    host.packages = dict(OLD, libc6="2.36-9")
+    host.simulation = UP + "Inst libc6 [2.36-9] (2.41-1 Debian:13 [amd64])\nInst dkms (3.0.10-8 Debian:12 [all])\n"
+    assert change(host, _ansible_check_mode=True)["changed"]
+    # dkms is new, and moves nothing.
+    assert warnings == ["What the driver needs moves other packages of this host too: libc6 2.36-9 -> 2.41-1."]
+    host.simulation = UP + "Inst linux-image-6.12.0-1-amd64 (6.12-1 Debian:13 [amd64])\n"
+    assert "the kernel linux-image-6.12.0-1-amd64 6.12-1 would come along" in change(host)["msg"]
     assert host.installations() == []
 
 
@@ -283,7 +354,7 @@ def test_a_removal_that_fails_half_way_holds_what_it_left_and_says_why(host, mon
     played = _driver_host.run
 
     def run(module, argv, seconds=None):
-        if "--purge" in argv:
+        if "--purge" in argv and "-s" not in argv:
             del host.packages["libcuda1"]
             return 100, "", "E: the script of nvidia-kernel-open-dkms ended with 1"
         if argv[:2] == ["apt-mark", "hold"] and "libcuda1" in argv:
@@ -404,6 +475,25 @@ def test_parts_come_from_the_repository_of_the_role_also_by_dnf(rhel, monkeypatc
         "libnvidia-ml": ["3:580.95.05-1.el9"]
     }
     assert len(run_module(driver_info, params)["available"]["libnvidia-ml"]) == 2
+
+
+def test_the_key_that_dnf_imported_leaves_with_the_file(rhel, monkeypatch):
+    """rpm's name of a key is the end of its fingerprint: 09ee7f62 is that of FINGERPRINT, the other is EPEL's."""
+    monkeypatch.setattr(_driver_repository, "RPM_SOURCE", str(rhel.root / "nvidia.repo"))
+    monkeypatch.setattr(_driver_repository, "RPM_KEY", str(rhel.root / "key"))
+    ran = []
+
+    def run(_module, argv, seconds=None):
+        ran.append(argv)
+        return 0, "3228467c 613798eb\n09ee7f62 68a1b2c3\n" if argv[:3] == ["rpm", "-q", "gpg-pubkey"] else "", ""
+
+    monkeypatch.setattr(_driver_host, "run", run)
+    repository()
+    assert ran == [], "another key than before is forgotten, and there was none"
+    repository(url="https://elsewhere.example.com")
+    assert ran == [], "the same key"
+    assert repository(state="absent")["changed"]
+    assert ran[1:] == [["rpm", "-e", "--allmatches", "gpg-pubkey-09ee7f62-68a1b2c3"]]
 
 
 def test_the_index_of_every_repository_is_there_before_dnf_is_asked(rhel, monkeypatch):
@@ -549,6 +639,18 @@ def test_a_proof_waits_for_boards_that_are_there_only(host, monkeypatch, devices
     assert "No driver is loaded." in result["problems"]
 
 
+def test_what_the_kernel_log_says_is_not_waited_for(host, monkeypatch):
+    monkeypatch.setattr(_driver_host, "pci_devices", lambda: [H100])
+    monkeypatch.setattr(_driver_host, "find_command", lambda module, name: "/usr/bin/nvidia-smi")
+    monkeypatch.setattr(_driver_host.time, "sleep", lambda seconds: pytest.fail("waited"))
+    host.packages = dict(OLD)
+    host.files["/proc/driver/nvidia/version"] = LOADED
+    log = "NVRM: Xid (PCI:0000:01:00): 95, pid=7062, Uncontained: LTC TAG\n"
+    host.answers = {"--query-gpu": (0, "580.95.05\n", ""), "journalctl": (0, log, "")}
+    result = run_module(driver_info, {"prove": True, "wait_seconds": 60, "state_dir": host.state_dir})
+    assert ["Xid 95" in one for one in result["problems"]] == [True]
+
+
 @pytest.mark.parametrize("active", [True, False])
 def test_a_fabric_of_boards_that_tell_no_state_is_its_unit(host, monkeypatch, active):
     """A100, whose NVSwitches are devices on the bus."""
@@ -565,8 +667,50 @@ def test_a_fabric_of_boards_that_tell_no_state_is_its_unit(host, monkeypatch, ac
         "nvidia-smi -q": (0, "    Fabric\n        State                             : N/A\n", ""),
         "is-active": (0 if active else 3, "", ""),
     }
-    problems = run_module(driver_info, {"prove": True, "state_dir": host.state_dir})["problems"]
+    info = {"prove": True, "state_dir": host.state_dir}
+    problems = run_module(driver_info, info)["problems"]
     assert problems == ([] if active else ["The fabric manager does not run: see journalctl -u nvidia-fabricmanager."])
+    assert run_module(driver_info, {**info, "fabric_manager": False})["problems"] == [], "nobody wants one"
+
+
+def test_a_fabric_manager_that_is_wanted_is_proven_where_no_switch_is_seen(host, monkeypatch):
+    monkeypatch.setattr(_driver_host, "pci_devices", lambda: [H100])
+    monkeypatch.setattr(_driver_host, "find_command", lambda module, name: "/usr/bin/nvidia-smi")
+    host.packages = dict(OLD)
+    host.files["/proc/driver/nvidia/version"] = LOADED
+    host.answers = {"--query-gpu": (0, "580.95.05\n", "")}
+    info = {"prove": True, "state_dir": host.state_dir}
+    assert run_module(driver_info, info)["problems"] == []
+    problems = run_module(driver_info, {**info, "fabric_manager": True})["problems"]
+    assert problems == ["The fabric is not complete (0 of 1 boards; no state): see journalctl -u nvidia-fabricmanager."]
+
+
+def test_what_the_kernel_log_says_needs_no_search_of_journalctl(host, monkeypatch):
+    """A journalctl without PCRE refuses --grep; read as an empty log that would be a proof."""
+    monkeypatch.setattr(_driver_host, "pci_devices", lambda: [H100])
+    log = "usb 1-1: Xid (PCI:0000:09:00): 79, no driver\nNVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off\n"
+    host.answers = {"--grep": (1, "", "Compiled without pattern matching support"), "journalctl": (0, log, "")}
+    problems = run_module(driver_info, {"prove": True, "state_dir": host.state_dir})["problems"]
+    assert [one for one in problems if "Xid 79" in one] == [
+        "The kernel log has Xid 79 of 0000:01:00 since this boot (fallen off the bus)."
+    ]
+
+
+def test_mig_modes_are_told_or_why_not(host, monkeypatch):
+    monkeypatch.setattr(_driver_host, "find_command", lambda module, name: "/usr/bin/nvidia-smi")
+    info = {"mig": True, "state_dir": host.state_dir}
+    host.answers = {"mig.mode.current": (0, "0, Enabled, Enabled\n", "")}
+    assert run_module(driver_info, info)["mig"] == "0, Enabled, Enabled\n"
+    host.answers = {"mig.mode.current": (9, "", "")}
+    assert "couldn't communicate with the NVIDIA driver" in run_module(driver_info, info)["msg"]
+    assert run_module(driver_info, {"state_dir": host.state_dir})["mig"] is None
+
+
+def test_a_server_that_starts_or_waits_for_its_restart_counts(host):
+    """systemd calls both activating; for list-units --state=running they are not there."""
+    said = "sglang-main.service loaded activating auto-restart SGLang main\n"
+    host.answers = {"--state=active,activating,reloading": (0, said, "")}
+    assert run_module(driver_info, {"state_dir": host.state_dir})["servers"] == ["sglang-main.service"]
 
 
 def test_a_virtual_function_is_no_board(tmp_path):
@@ -616,8 +760,24 @@ def test_the_entry_that_is_there_is_told(host):
     repository()
     there = {"url": "https://mirror.example.com/debian12", "fingerprint": FINGERPRINT}
     assert run_module(driver_info, info)["repository"] == there
+    source = Path(_driver_repository.APT_SOURCE)
+    text = source.read_text()
+    source.write_text(text.replace("Types: deb\n", "Types: deb\nEnabled: no\n"))
+    assert run_module(driver_info, info)["repository"] is None, "switched off by an upgrade of the distribution"
+    assert repository()["changed"]
+    assert source.read_text() == text
     Path(_driver_repository.APT_KEY).write_text("no key")
     assert run_module(driver_info, info)["repository"] is None
+
+
+def test_an_entry_of_dnf_that_is_switched_off_is_none(rhel, monkeypatch):
+    monkeypatch.setattr(_driver_repository, "RPM_SOURCE", str(rhel.root / "nvidia.repo"))
+    monkeypatch.setattr(_driver_repository, "RPM_KEY", str(rhel.root / "key"))
+    repository()
+    assert _driver_repository.entry_here("rhel")["fingerprint"] == FINGERPRINT
+    path = Path(_driver_repository.RPM_SOURCE)
+    path.write_text(path.read_text().replace("enabled=1", "enabled=0"))
+    assert _driver_repository.entry_here("rhel") is None
 
 
 def test_the_index_of_a_new_entry_is_fetched_once(host):
@@ -677,6 +837,26 @@ def test_parts_come_from_the_repository_that_is_wanted(host):
         "nvidia-container-toolkit": ["1.18.1-1"],
         "linux-headers-6.1.0-40-amd64": ["6.1.153-1"],
     }
+
+
+@pytest.mark.parametrize(
+    ("origin", "place"),
+    [
+        ("file:///srv/repository", "file:/srv/repository  Packages"),
+        ("https://user:secret@mirror.example.com/debian12/", "https://mirror.example.com/debian12  Packages"),
+    ],
+)
+def test_a_repository_is_known_by_what_apt_prints_of_its_address(host, origin, place):
+    host.answers = {"apt-cache madison": (0, f" libcuda1 | 580.95.05-1 | {place}\n", "")}
+    params = {"query": ["libcuda1"], "origin": origin, "state_dir": host.state_dir}
+    assert run_module(driver_info, params)["available"] == {"libcuda1": ["580.95.05-1"]}
+
+
+def test_a_password_of_the_address_is_in_no_difference(host):
+    result = repository(url="https://user:secret@mirror.example.com/debian12")
+    assert "URIs: https://***@mirror.example.com/debian12/" in str(result["diff"])
+    assert "secret" not in str(result["diff"])
+    assert "user:secret@" in Path(_driver_repository.APT_SOURCE).read_text()
 
 
 def test_no_answer_is_not_no_package(host):
