@@ -207,8 +207,7 @@ FAILURES = (
     (
         r"Release file for (\S+) is (not valid yet|expired) \(([^)]*)\)",
         "Expected an index that is valid now, found that of {0} {1} ({2}): set the clock of the host, or bring the"
-        " mirror"
-        " up to date, then run again.",
+        " mirror up to date, then run again.",
     ),
     (
         r"407 +Proxy Authentication Required|(?:code|response) 407\b",
@@ -222,14 +221,12 @@ FAILURES = (
     (
         r"Failed to fetch (\S+) +(?:Hash Sum mismatch|File has unexpected size)",
         "Expected {0} as the index describes it, found another file: the repository changes just now, or a proxy keeps"
-        " an"
-        " old one, so run again later.",
+        " an old one, so run again later.",
     ),
     (
         r"Failed to fetch (\S+) +([^\n]+)",
         "Expected an answer of {0}, found {1}: see the name, the network and the proxy (nvidia_driver_environment),"
-        " then"
-        " run again.",
+        " then run again.",
     ),
     (
         r"Curl error \((\d+)\): ([^\n]*?) for (\S+)",
