@@ -234,6 +234,7 @@ KERNEL_NAMES = (
     "kernel-64k-core", "kernel-rt-core", "kernel-uek", "kernel-uek-core",  # its variants; Oracle Linux 9
 )
 
+
 @dataclass(frozen=True)
 class SigningKey:
     """How a distribution makes the key that signs modules built by DKMS, and where it lies."""
