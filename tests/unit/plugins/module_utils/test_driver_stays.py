@@ -55,7 +55,7 @@ def test_headers_beside_a_driver_that_has_left_the_repository_do_not_move_it(ver
     assert (result["action"], result["version"]) == ("install", "580.95.05")
     assert result["changes"] == [{"name": HEADERS, "from": None, "to": None}]
     assert result["packages"] == sorted([*STAYS, {"name": HEADERS, "version": None}], key=lambda one: one["name"])
-    asked = plan(installed(**dict(AFTER_AN_UPDATE, available=None)), version=version)
+    asked = plan(dict(installed(**AFTER_AN_UPDATE), available=None), version=version)
     assert (asked["action"], asked["query"]) == ("ask", [HEADERS]), "nobody is asked for what stays"
 
 
