@@ -67,4 +67,9 @@ def test_a_rollback_that_breaks_lets_go_of_the_instance():
     # This one ends with a failure of its own, and has released it by then.
     assert rescue[0]["ansible.builtin.include_tasks"] == "unheld.yml"
     unheld = tasks_of("unheld.yml")
-    assert task(unheld, "The instance is nobody's")["gpufleet.sglang.server_snapshot"]["state"] == "released"
+    let_go = task(unheld, "Let go of it")
+    assert let_go["ansible.builtin.include_tasks"] == "let_go.yml"
+    assert "when" not in let_go
+    assert unheld.index(let_go) < unheld.index(task(unheld, "Say why the run ends here"))
+    released = task(tasks_of("let_go.yml"), "The instance is nobody's")
+    assert released["gpufleet.sglang.server_snapshot"]["state"] == "released"
