@@ -294,26 +294,49 @@ def leaving(installed, names, branch, version=None):
 
 # What a package with the module brings by itself, in its own flavour: nvidia-kernel-common, nvidia-kernel-source.
 _WITH_MODULE = "nvidia-kernel-"
+# Metapackages bind kernel modules of one flavour (nvidia-driver-580 the proprietary ones), which the role decides.
+_METAPACKAGES = ("nvidia-driver-", "nvidia-headless-", "cuda-drivers-")
+_SERVER = re.compile(r"-server(?=-|$)")  # Ubuntu has each branch twice: of the two series one of a kind can stand
+_SERIES = re.compile(r"-server(?=-|$)|-tesla(?=-)|-open$")
 
 
-def heirs(gone, names, branch, flavour):
+def _part(name):
+    """Return which part of a driver a package is: its name without branch, series and flavour.
+
+    ``nvidia-`` too: libnvidia-tesla-535-cuda1 of Debian is what libcuda1 is.
+    """
+    return _SERIES.sub("", _BRANCH_IN_NAME.sub("", name)).replace("nvidia-", "", 1)
+
+
+def _in_series(name, gone, names):
+    """Return the name of a part in the series of ``names``, where ``gone`` is of another one; with its old branch."""
+    name = name.replace("-tesla", "", 1)
+    if not any(map(_SERVER.search, names)):
+        return _SERVER.sub("", name)
+    return name if any(map(_SERVER.search, gone)) else _BRANCH_IN_NAME.sub(r"\g<0>-server", name)
+
+
+def heirs(gone, names, branch):
     """Return {name that leaves for its branch: names that may follow it at ``branch``}.
 
     The branch may be in the name, or be in none any more (Ubuntu from 590 on). Left out is what the role decides
-    itself (kernel modules, fabric manager, ``names``) or another part brings: what holds a version or a kernel.
+    itself (kernel modules, fabric manager, and every part that one of ``names`` is, in whatever series) or another part
+    brings: what holds a version or a kernel.
     """
-    decided = set().union(*_groups())
+    decided, parts_of_names = set().union(*_groups()), {_part(name) for name in names}
     found = {}
     for name in gone:
         match = _BRANCH_IN_NAME.search(name)
-        other_flavour = flavour == "proprietary" and name.endswith("-open")
-        if not match or int(match.group(1)) == branch or _VERSION_IN_NAME.search(name) or other_flavour:
+        if not match or int(match.group(1)) == branch or _VERSION_IN_NAME.search(name):
             continue
-        if name.startswith((*_FOR_KERNEL, _WITH_MODULE)) or _kind(name) in decided:
+        after = _in_series(name, gone, names)
+        bare = _BRANCH_IN_NAME.sub("", after)
+        metapackage = bare == "nvidia-driver" or after.startswith(_METAPACKAGES)
+        if metapackage or name.startswith((*_FOR_KERNEL, _WITH_MODULE)):
             continue
-        after = [_BRANCH_IN_NAME.sub(f"-{branch}", name), _BRANCH_IN_NAME.sub("", name)]
-        if not set(after) & set(names):
-            found[name] = after
+        if {_kind(name), bare} & decided or _part(name) in parts_of_names:
+            continue
+        found[name] = [_BRANCH_IN_NAME.sub(f"-{branch}", after), bare]
     return found
 
 

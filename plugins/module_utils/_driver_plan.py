@@ -203,7 +203,7 @@ def _addition(result, info, wanted, wish):
 def _without_heirs(names, version):
     return (
         f"Expected what leaves with its branch to come back at {version}, found nothing in the repository for"
-        f" {', '.join(names)}: what uses it is left without, unless you choose another nvidia_driver_version."
+        f" {', '.join(names[:6])}: what uses it is left without, unless you choose another nvidia_driver_version."
     )
 
 
@@ -215,7 +215,7 @@ def _move(result, info, wanted, wish):
     if refusals:
         return _refused(result, refusals)
     leaving = [name for name in wish.gone if name in installed]
-    following = _driver_packages.heirs(leaving, names, wish.branch, wish.flavour)
+    following = _driver_packages.heirs(leaving, names, wish.branch)
     if available is None:
         heirs = [name for after in following.values() for name in after]
         return dict(result, query=sorted({*names, *installed, *wish.beside.values(), *heirs}))

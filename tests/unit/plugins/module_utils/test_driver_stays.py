@@ -166,6 +166,64 @@ def test_what_leaves_with_its_branch_comes_back_with_the_new_one():
     assert not {"nvidia-kernel-source-580-open", "nvidia-firmware-580-570.195.03"} & set(asked)
 
 
+DESKTOP = ["nvidia-driver-{}", "nvidia-dkms-{}", "nvidia-utils-{}", "libnvidia-compute-{}", "libnvidia-cfg1-{}"]
+DESKTOP += ["nvidia-compute-utils-{}", "libnvidia-gl-{}", "nvidia-kernel-common-{}", "nvidia-kernel-source-{}"]
+SERVER = ["nvidia-dkms-{}-server-open", "libnvidia-compute-{}-server", "nvidia-utils-{}-server"]
+SERVER += ["libnvidia-cfg1-{}-server", "nvidia-compute-utils-{}-server"]
+NEW, OLD = "580.95.05-0ubuntu1", "570.195.03-0ubuntu1"
+
+
+def of_another_series(before, there, *more, **wanted):
+    """Ubuntu leaves ``before`` at 570 for what ``there`` is of 580. Returns (what came, last line of the plan)."""
+    versions = {"kernel_module": "570.195.03", "user_space": "570.195.03", "fabric_manager": None}
+    found = {"loaded": "570.195.03", "loaded_flavour": "proprietary", "versions": versions, "os": UBUNTU}
+    packages = {name.format(570): OLD for name in before}
+    available = dict.fromkeys([*(name.format(580) for name in there), *more], [NEW])
+    result = plan(host(packages=packages, available=available, **found), **wanted)
+    return {one["name"] for one in result["changes"] if one["from"] is None}, result["lines"][-1]
+
+
+def test_no_part_comes_twice_where_the_series_changes():
+    """Two of a kind conflict: libnvidia-extra-470 "Conflicts: libnvidia-extra" (pop-os/shop#333)."""
+    own = {name.format(580) for name in SERVER}
+    came, last = of_another_series(DESKTOP, DESKTOP + SERVER, source="distribution")
+    assert came == own
+    assert "found nothing in the repository for libnvidia-gl-570: what uses it" in last
+    came, _last = of_another_series(DESKTOP, DESKTOP + SERVER, "libnvidia-gl-580-server", source="distribution")
+    assert came == {*own, "libnvidia-gl-580-server"}
+
+
+def test_metapackages_do_not_bring_the_other_flavour():
+    """nvidia-driver-N depends on nvidia-dkms-N (david-xinyuwei/david-share#3), the role brings nvidia-dkms-N-open."""
+    before = [*DESKTOP, "cuda-drivers-{}", "nvidia-headless-{}"]
+    came, last = of_another_series(before, before, "nvidia-dkms-580-open")
+    parts = ["nvidia-utils-580", "libnvidia-compute-580", "libnvidia-cfg1-580", "nvidia-compute-utils-580"]
+    assert came == {"nvidia-dkms-580-open", *parts, "libnvidia-gl-580"}
+    assert last.startswith("reboot: "), "nothing is lost"
+
+
+def test_what_the_new_driver_has_under_another_name_is_not_called_lost():
+    more = ["nvidia-dkms-580-open", "libnvidia-gl-580"]
+    came, last = of_another_series([*SERVER, "libnvidia-gl-{}-server"], DESKTOP, *more)
+    assert "libnvidia-gl-580" in came
+    assert last.startswith("reboot: ")
+    tesla = ["driver", "kernel-dkms", "smi", "vdpau-driver"]
+    packages = dict.fromkeys([f"nvidia-tesla-535-{one}" for one in tesla], "535.247.01-1~deb12u1")
+    packages["libnvidia-tesla-535-cuda1"] = "535.247.01-1~deb12u1"
+    versions = {"kernel_module": "535.247.01", "user_space": None, "fabric_manager": None}
+    available = dict.fromkeys(["nvidia-open-kernel-dkms", "nvidia-smi", "libcuda1"], ["580.95.05-1"])
+    available["nvidia-persistenced"] = ["580.95.05-1"]
+    result = plan(host(packages=packages, versions=versions, available=available), source="distribution")
+    assert "found nothing in the repository for nvidia-tesla-535-vdpau-driver: what" in result["lines"][-1]
+
+
+def test_the_names_of_what_is_lost_are_cut():
+    before = [*SERVER, *(f"libnvidia-{letter}-{{}}-server" for letter in "abcdefgh")]
+    _came, last = of_another_series(before, DESKTOP, "nvidia-dkms-580-open")
+    assert "libnvidia-f-570-server: what" in last
+    assert "libnvidia-g-570" not in last
+
+
 MODULE_60 = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
 MODULE_71 = "linux-modules-nvidia-580-server-open-6.8.0-71-generic"
 
