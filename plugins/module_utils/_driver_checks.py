@@ -170,6 +170,25 @@ def headers(info, wanted):
     return packages, missing
 
 
+def matched_headers(info, wanted):
+    """Return (names to ask about, {what is installed: its name}) so that DKMS takes no kernel along that nobody runs.
+
+    One is enough, of the kernel that runs or that boots next; where one is installed, DKMS has what it needs.
+    """
+    system, releases = info["os"], [info["kernel"], *([info["next_kernel"]["release"]] if info["next_kernel"] else [])]
+    rows = {one: _driver_packages.matched_headers(system["distribution"], one) for one in releases}
+    rows = {release: row for release, row in rows.items() if row}
+    if wanted["kernel_build"] == "prebuilt" or not wanted["kernel_modules"]:
+        rows = {}
+    names = sorted({name for row in rows.values() for name in row[:2]})
+    for release, (name, kernel, spec) in rows.items() if info["available"] is not None else ():
+        there = kernel in info["packages"] and name not in info["packages"]
+        architecture, available = system["architecture"], info["available"]
+        if there and _driver_packages.has_headers("rhel", release, architecture, available, name):
+            return names, {spec: name}
+    return names, {}
+
+
 def prebuilt_for_next(info, wanted, layout, branch, flavour, version=None):
     """Return (prebuilt modules of the kernel that boots next, why they are missing). ``version``: one that stays."""
     later = info["next_kernel"]

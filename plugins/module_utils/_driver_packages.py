@@ -63,9 +63,25 @@ def headers_of(distribution, release):
     return name, f"{name}-{plain}"
 
 
-def has_headers(distribution, release, architecture, available):
-    """Return whether a repository has the headers of a kernel. ``available``: name -> versions of packages."""
-    versions = available.get(headers_of(distribution, release)[0], [])
+def matched_headers(distribution, release):
+    """Return (package that binds headers to their kernel, that kernel's package, what dnf is asked for), or None.
+
+    dkms needs one of whatever version (``Requires: (kernel-devel-matched if kernel-core)`` and the same for 64k, none
+    for rt; dkms.spec of Fedora and EPEL), and one needs the kernel of its own version (kernel.spec of CentOS Stream 9):
+    left to itself, dnf takes the newest, and its kernel along.
+    """
+    name, spec = headers_of(distribution, release)
+    if name not in ("kernel-devel", "kernel-64k-devel"):
+        return None
+    return name + "-matched", name.replace("devel", "core"), spec.replace(name, name + "-matched", 1)
+
+
+def has_headers(distribution, release, architecture, available, name=None):
+    """Return whether a repository has the headers of a kernel, or another package ``name`` that is versioned like it.
+
+    ``available``: name -> versions of packages.
+    """
+    versions = available.get(name or headers_of(distribution, release)[0], [])
     if distribution != "rhel":
         return bool(versions)
     plain = release.partition("+")[0]

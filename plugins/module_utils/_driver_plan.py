@@ -50,8 +50,9 @@ class _Wish:
     ``names``: its packages; ``modules``: those for the kernel that boots next; ``beside``: what comes beside a driver
     that stays, the modules among it, name -> name in the repository; ``installed``: parts that are there; ``staying``:
     those that can stay; ``gone``: the others, also unfinished ones; ``lacking``: those of ``names`` that are not there;
-    ``current``: the driver's version now, None without one; ``stays``: whether it is kept; ``missing``: sentences on
-    what nobody has for a kernel.
+    ``current``: the driver's version now, None without one; ``stays``: whether it is kept; ``brings_module``: whether a
+    kernel module comes; ``also_asked``: what the repository is asked about for it; ``missing``: sentences on what
+    nobody has for a kernel.
     """
 
     layout: _driver_tables.Layout
@@ -68,6 +69,8 @@ class _Wish:
     lacking: tuple
     current: str | None
     stays: bool
+    brings_module: bool
+    also_asked: tuple
     missing: tuple
 
 
@@ -104,7 +107,13 @@ def _wish(info, wanted):
     headers, missing = checks.headers(info, wanted)
     version = current if stays else None
     modules, no_modules = checks.prebuilt_for_next(info, wanted, layout, branch, flavour, version)
-    others = [*wanted["extra_packages"], *checks.hold_package(info, wanted), *headers, *modules]
+    # The kernel module is the first of the names.
+    brings_module = wanted["kernel_modules"] and (not stays or names[0] in lacking)
+    also_asked, matched = checks.matched_headers(info, wanted) if brings_module else ((), {})
+    headers = {**headers, **matched}
+    # Of one that is also a further package the version is known: dnf would take the newest, and its kernel.
+    extra = [name for name in wanted["extra_packages"] if name not in matched.values()]
+    others = [*extra, *checks.hold_package(info, wanted), *headers, *modules]
     return _Wish(
         layout=layout,
         branch=branch,
@@ -120,6 +129,8 @@ def _wish(info, wanted):
         lacking=lacking,
         current=current,
         stays=stays,
+        brings_module=brings_module,
+        also_asked=tuple(also_asked),
         missing=(*missing, *no_modules),
     )
 
@@ -192,7 +203,7 @@ def _addition(result, info, wanted, wish):
     if refusals:
         return _refused(result, refusals)
     if info["available"] is None:
-        return dict(result, query=sorted({*wish.lacking, *(wish.beside[name] for name in absent)}))
+        return dict(result, query=sorted({*wish.lacking, *wish.also_asked, *(wish.beside[name] for name in absent)}))
     layout, available, built = wish.layout, info["available"], info["module_drivers"]
     new = [*wish.lacking, *(name for name in wish.modules if name in absent)]
     target.update(_driver_packages.beside(layout, absent, available, wish.current))
@@ -218,7 +229,8 @@ def _move(result, info, wanted, wish):
     following = _driver_packages.heirs(leaving, names, wish.branch)
     if available is None:
         heirs = [name for after in following.values() for name in after]
-        return dict(result, query=sorted({*names, *installed, *wish.beside.values(), *heirs}))
+        asked = {*names, *installed, *wish.beside.values(), *wish.also_asked, *heirs}
+        return dict(result, query=sorted(asked))
     version = _driver_packages.choose_version(
         layout, all_names, available, built, wish.branch, wish.exact, wish.current
     )

@@ -103,7 +103,8 @@ def rhel(**changes):
 def test_headers_of_the_rhel_family_have_one_name_and_the_release_as_their_version():
     asked = plan(rhel(available=None), hold=False)
     assert "kernel-devel" in asked["query"]
-    assert [name for name in asked["query"] if name.startswith("kernel")] == ["kernel-devel"]
+    more = ["kernel-core", "kernel-devel", "kernel-devel-matched"]
+    assert [name for name in asked["query"] if name.startswith("kernel")] == more
     there = {"name": "kernel-devel-5.14.0-570.12.1.el9_6.x86_64", "version": None}
     assert there in plan(rhel())["packages"]
     both = plan(rhel(next_kernel={"release": "5.14.0-570.17.1.el9_6.x86_64", "headers": False, "module": False}))
@@ -113,6 +114,37 @@ def test_headers_of_the_rhel_family_have_one_name_and_the_release_as_their_versi
     ]
     old = rhel(kernel="5.14.0-503.el9.x86_64")
     assert "nor a package kernel-devel-5.14.0-503.el9.x86_64" in refusal(old)
+
+
+MATCHED = "kernel-devel-matched-5.14.0-570.12.1.el9_6.x86_64"
+
+
+def kernels_asked_for(info, **wanted):
+    return [one["name"] for one in plan(info, **wanted)["packages"] if "matched" in one["name"]]
+
+
+def test_dkms_of_the_rhel_family_takes_no_newer_kernel_along():
+    """EPEL's dkms has "Requires: (kernel-devel-matched if kernel-core)", and dnf takes the newest one it finds."""
+    both = ["0:5.14.0-570.58.1.el9_6", "0:5.14.0-570.12.1.el9_6"]
+    info = rhel(headers=True, packages={"kernel-core": "0:5.14.0-570.12.1.el9_6"})
+    info["available"]["kernel-devel-matched"] = both
+    assert kernels_asked_for(info) == [MATCHED], "also where the headers are there"
+    assert kernels_asked_for(info, extra_packages=["kernel-devel-matched"]) == [MATCHED], "and no newest one"
+    assert kernels_asked_for(info, kernel_modules=False) == []
+    later = {"release": "5.14.0-570.58.1.el9_6.x86_64", "headers": True, "module": True}
+    assert kernels_asked_for(dict(info, next_kernel=later)) == [MATCHED], "one is enough"
+    info["available"]["kernel-devel-matched"] = both[:1]
+    assert kernels_asked_for(info) == [], "no newer one is asked for"
+    assert kernels_asked_for(dict(info, next_kernel=later)) == [MATCHED.replace("570.12", "570.58")]
+    there = {"kernel-core": both[1], "kernel-devel-matched": "0:5.14.0-503.el9"}
+    assert kernels_asked_for(dict(info, packages=there)) == [], "dkms has what it needs"
+    container = dict(info, packages={})
+    container["available"]["kernel-devel-matched"] = both
+    assert kernels_asked_for(container) == [], "dkms needs none without a kernel"
+    page_size = rhel(kernel="5.14.0-570.12.1.el9_6.x86_64+64k", headers=True, available=None)
+    assert {"kernel-64k-core", "kernel-64k-devel-matched"} <= set(plan(page_size)["query"])
+    real_time = rhel(kernel="5.14.0-570.12.1.el9_6.x86_64+rt", headers=True, available=None)
+    assert not [name for name in plan(real_time)["query"] if name.startswith("kernel")], "rt has none"
 
 
 def test_up_and_down():
