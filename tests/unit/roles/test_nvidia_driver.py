@@ -112,24 +112,34 @@ def test_an_uninstallation_removes_what_it_knows_only():
     assert rmdir[:2] == ["rmdir", "--ignore-fail-on-non-empty"]
 
 
-def changes(mig_wanted="enabled", mig_text="0, Disabled, Disabled\n", changes_driver=False):
-    """Return nvidia_driver_changes of plan.yml on a host that serves and needs no boot."""
+def planned(name, mig_wanted="enabled", mig_text="0, Disabled, Disabled\n", changes_driver=False, reboot_ok=False):
+    """Return what plan.yml says under ``name`` on a host that serves, and that needs no boot for its driver."""
     tasks = yaml.safe_load((ROLE / "tasks" / "plan.yml").read_text())
-    text = next(
-        task["ansible.builtin.set_fact"]["nvidia_driver_changes"]
+    facts = next(
+        task["ansible.builtin.set_fact"]
         for task in tasks
         if "nvidia_driver_changes" in task.get("ansible.builtin.set_fact", {})
     )
+    texts = {
+        **facts,
+        "asserted": next("{{ " + task["when"] + " }}" for task in tasks if "ansible.builtin.assert" in task),
+    }
     environment = jinja2.nativetypes.NativeEnvironment()
     environment.filters.update(bool=bool)
     looked = mig_text if mig_wanted != "keep" else ""
     names = {
-        "__nvidia_driver_plan": {"changes_driver": changes_driver},
+        "__nvidia_driver_plan": {"changes_driver": changes_driver, "reboot": False},
         "__nvidia_driver_mig": _driver_state.mig_modes(looked, mig_wanted),
         "__nvidia_driver_due": False,
-        "nvidia_driver_reboot_ok": False,
+        "nvidia_driver_reboot_ok": reboot_ok,
     }
-    return environment.from_string(text).render(names)
+    boots = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["__nvidia_driver_mig_boots"]
+    names["__nvidia_driver_mig_boots"] = environment.from_string(boots).render(names)
+    return environment.from_string(texts[name]).render(names)
+
+
+def changes(*arguments, **more):
+    return planned("nvidia_driver_changes", *arguments, **more)
 
 
 def test_a_mig_mode_that_is_wanted_is_a_change_for_which_servers_stop():
@@ -137,6 +147,17 @@ def test_a_mig_mode_that_is_wanted_is_a_change_for_which_servers_stop():
     assert changes("disabled") is False
     assert changes("keep") is False
     assert changes("keep", changes_driver=True) is True
+
+
+def test_a_mig_mode_that_waits_for_a_boot_is_one_too_when_the_host_may_boot():
+    """The run before has switched it: nothing is left to switch, and the boot would come under servers."""
+    waits = "0, Disabled, Enabled\n"
+    assert changes(mig_text=waits, reboot_ok=True) is True
+    assert changes(mig_text=waits) is False, "this run boots nothing"
+    assert planned("nvidia_driver_reboot_needed", mig_text=waits) is True
+    assert planned("nvidia_driver_reboot_needed") is False
+    assert planned("asserted", mig_text=waits, reboot_ok=True) is True
+    assert planned("asserted", mig_text=waits) is False
 
 
 def test_servers_that_a_boot_started_are_stopped_again_before_mig_changes():
