@@ -63,13 +63,15 @@ def other_source(info, wanted):
     return kinds[0] != kinds[1]
 
 
-def _now_and_after_a_boot(info):
+def _now_and_after_a_boot(info, wanted):
     """Return (versions, flavours) of the driver that is loaded and of the installed one, those that are known.
 
-    Packages beside a driver of the .run installer do not tell what a boot loads.
+    Packages beside a driver of the .run installer do not tell what a boot loads, and libraries alone, which lie beside
+    a driver of a container, do not either.
     """
     versions, flavours = [info["loaded"]], [info["loaded_flavour"]]
-    if not (info["runfile"] and info["loaded"]):
+    libraries = wanted["kernel_modules"] and not info["versions"]["kernel_module"]
+    if not (info["loaded"] and (info["runfile"] or libraries)):
         versions += [info["versions"]["kernel_module"], info["versions"]["user_space"]]
         flavours.append(_driver_state.installed_flavour(_driver_packages.parts(info["packages"])))
     return [one for one in versions if one], [one for one in flavours if one]
@@ -87,7 +89,7 @@ def existing(info, wanted):
     if wanted["kernel_modules"] and not (info["loaded"] or info["versions"]["kernel_module"]):
         return None
     branch, exact = _driver.wanted_version(wanted["min_version"], "nvidia_driver_min_version")
-    versions, flavours = _now_and_after_a_boot(info)
+    versions, flavours = _now_and_after_a_boot(info, wanted)
     if any(order(one) < order(exact or str(branch)) for one in versions):
         return None
     if not all(_fits(one, info, wanted) for one in flavours):

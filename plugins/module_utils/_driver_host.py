@@ -321,9 +321,8 @@ def read_host(module):
     pending = os.path.exists(os.path.join(params["state_dir"], "initramfs_pending"))
     flavours = (_driver_state.loaded_flavour(text), _driver_state.installed_flavour(parts))
     runfile = os.path.exists(RUNFILE)
-    # Of a driver that packages brought no module is left once they are removed: the loaded one goes with the boot.
     elsewhere = os.path.isdir(CONTAINER) or _driver_kernel.has_module(platform.release())
-    unpackaged = runfile or (elsewhere and not any(versions.values()))
+    unpackaged = _driver_state.is_unpackaged(runfile, elsewhere, versions)
     reasons = _driver_state.reboot_reasons(loaded, versions, rivals, boards, pending, flavours, unpackaged)
     wanted = params["query"]
     also = [*(wanted or []), *params["also"], tables.HOLD_PACKAGES.get(system["distribution"], "")]

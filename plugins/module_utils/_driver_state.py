@@ -62,6 +62,15 @@ def installed_flavour(packages):
     return ("open" if any("open" in name for name in names) else "proprietary") if names else None
 
 
+def is_unpackaged(runfile, elsewhere, versions):
+    """Return whether no package brought the driver that is loaded. Libraries beside it brought none.
+
+    ``runfile``: of the .run installer; ``elsewhere``: a container's, or a module that lies in /lib/modules. Of a driver
+    that packages brought no module is left there once they are removed: the loaded one goes with the boot.
+    """
+    return runfile or (elsewhere and versions["kernel_module"] is None)
+
+
 def reboot_reasons(loaded, versions, rivals, boards, initramfs_pending, flavours=(None, None), unpackaged=False):
     """Return why the host must boot again before the installed driver serves, as sentences; empty when it need not.
 

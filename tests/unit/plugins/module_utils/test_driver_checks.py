@@ -73,3 +73,12 @@ def test_secure_boot_that_came_later_is_told_and_no_host_is_booted_for_nothing(d
     assert plan(dict(info, mok_enrolled=True), reboot_ok=True)["action"] == "keep"
     loads = driver(secure_boot=True)
     assert not any(said in line for line in plan(loads)["lines"]), "it is loaded: somebody signed it"
+
+
+def test_an_old_library_beside_the_driver_of_a_container_brings_no_driver():
+    """The GPU operator loads it and no package of the host has it; installing one would put two beside each other."""
+    versions = dict(NO_MODULE, user_space="535.247.01")
+    loaded = {"loaded": "580.95.05", "loaded_flavour": "open", "versions": versions, "available": None}
+    assert plan(host(packages={"libnvidia-compute-535": "535.247.01-0ubuntu1"}, **loaded))["action"] == "keep"
+    # Where user space is all that is wanted, it is what counts.
+    assert plan(host(packages={"libcuda1": "535.247.01-1"}, **loaded), kernel_modules=False)["action"] == "ask"

@@ -266,3 +266,18 @@ def test_a_board_that_fell_off_the_bus_without_an_xid():
 )
 def test_mig_by_board(text, wanted, switch, due):
     assert _driver_state.mig_modes(text, wanted) == {"switch": switch, "due": due}
+
+
+@pytest.mark.parametrize(
+    ("runfile", "elsewhere", "kernel_module", "unpackaged"),
+    [
+        (True, False, None, True),
+        (False, True, None, True),
+        (False, True, "580.95.05", False),
+        (False, False, None, False),
+    ],
+    ids=[".run", "a container's, beside old libraries", "DKMS", "removed"],
+)
+def test_libraries_alone_bring_no_driver(runfile, elsewhere, kernel_module, unpackaged):
+    versions = {"kernel_module": kernel_module, "user_space": "535.247.01", "fabric_manager": None}
+    assert _driver_state.is_unpackaged(runfile, elsewhere, versions) is unpackaged
