@@ -70,6 +70,15 @@ def _modules(info, previous):
     return found, missing
 
 
+def _left_out(previous, kept):
+    """Return a notice on metapackages of before, which would bring the newest kernel's modules: one or none."""
+    names = sorted(name for name in previous["packages"] if _driver_packages.follows_kernels(name) and name not in kept)
+    return [
+        f"{', '.join(names[:6])} does not come back: it brings modules of the newest kernel. Those of the kernels of"
+        " this host come by themselves, and those of another one by another run."
+    ][: len(names)]
+
+
 def _lost(info, packages):
     """Return parts that are neither on the host nor in a repository any more."""
     return [
@@ -132,5 +141,6 @@ def back(info, wanted):
         remove=gone,
         own_version=sorted(own),
         fabric_manager=any("fabric" in name for name in previous["packages"]),
+        notices=[*missing, *_left_out(previous, kept)],
         beside=modules,
     )

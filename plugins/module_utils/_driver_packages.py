@@ -256,12 +256,18 @@ def is_for_kernel(name):
     return name.startswith(_FOR_KERNEL)
 
 
+def follows_kernels(name):
+    """Return whether a package is a metapackage (linux-modules-nvidia-580-open-generic) of modules for newest kernels."""
+    return is_for_kernel(name) and not _KERNEL_IN_NAME.search(name)
+
+
 def modules_for(packages, kernels):
     """Return {name: kernel} of prebuilt modules of the same kind as those among ``packages``, for other kernels.
 
     What they are linked from (linux-objects-nvidia) comes with them.
     """
-    kinds = {_without_kernel(name) for name in packages if _MODULES_OF_DRIVER.match(name)}
+    named = [name for name in packages if _MODULES_OF_DRIVER.match(name) and not follows_kernels(name)]
+    kinds = {_without_kernel(name) for name in named}
     return {kind.format(kernel=kernel): kernel for kind in sorted(kinds) for kernel in kernels}
 
 

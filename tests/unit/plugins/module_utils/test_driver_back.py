@@ -76,6 +76,23 @@ def test_back_once_more_brings_what_a_kernel_update_wants_and_keeps_the_modules_
     assert plan(booted, **BACK)["remove"] == []
 
 
+def test_the_way_back_brings_no_metapackage_that_follows_kernels():
+    """ubuntu-drivers installs one; its newest version brings modules of a kernel that this host does not run."""
+    meta = "linux-modules-nvidia-570-server-open-generic"
+    info = after_a_kernel_update(**{OLD_60: ["6.8.0-60.60+1"], meta: ["6.8.0-71.71+1"]})
+    before = info["record"]["previous"]
+    info["record"]["previous"] = dict(before, packages={**before["packages"], meta: "6.8.0-31.31+1"})
+    result = plan(info, **BACK)
+    assert meta not in [one["name"] for one in result["packages"]]
+    assert {"name": OLD_60, "version": "6.8.0-60.60+1"} in result["packages"]
+    assert result["lines"][-1].startswith(meta + " does not come back")
+    there = prebuilt("570.195.03", "6.8.0-60-generic")
+    packages = {**there["packages"], meta: "6.8.0-60.60+1"}
+    there["record"] = {"current": dict(there["record"]["current"], packages=packages, back=True)}
+    rerun = plan(dict(there, packages=packages), **BACK)
+    assert (rerun["action"], rerun["notices"]) == ("keep", []), "one that is there stays"
+
+
 @pytest.mark.parametrize("board", [("10de:2d04", "newer"), ("10de:1db6", "volta")])
 def test_boards_that_the_driver_of_before_does_not_know(board):
     device, generation = board
