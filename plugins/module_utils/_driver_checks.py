@@ -128,8 +128,11 @@ def unsigned(info, wanted):
     """
     if info["loaded"] or not info["versions"]["kernel_module"]:
         return None
-    prebuilt = _driver_state.has_prebuilt(_driver_packages.parts(info["packages"]))
-    return secure_boot(info, dict(wanted, kernel_build="prebuilt" if prebuilt else "dkms"))
+    parts = _driver_packages.parts(info["packages"])
+    # What was built elsewhere (Ubuntu's prebuilt modules, a precompiled kmod-nvidia-open) was signed elsewhere.
+    if _driver_state.has_prebuilt(parts) or not any("dkms" in name for name in parts):
+        return None
+    return secure_boot(info, dict(wanted, kernel_build="dkms"))
 
 
 def runfile(info):

@@ -82,3 +82,12 @@ def test_an_old_library_beside_the_driver_of_a_container_brings_no_driver():
     assert plan(host(packages={"libnvidia-compute-535": "535.247.01-0ubuntu1"}, **loaded))["action"] == "keep"
     # Where user space is all that is wanted, it is what counts.
     assert plan(host(packages={"libcuda1": "535.247.01-1"}, **loaded), kernel_modules=False)["action"] == "ask"
+
+
+def test_modules_that_were_built_and_signed_elsewhere_need_no_key_of_this_host():
+    name = "kmod-nvidia-open-580.95.05-5.14.0-570.12.1"
+    packages = {name: "3:580.95.05-1.el9", "nvidia-driver-cuda": "3:580.95.05-1.el9"}
+    system = {"distribution": "rhel", "major": "9", "architecture": "x86_64"}
+    info = there_before(os=system, packages=packages, secure_boot=True, rivals=["nouveau"], **NOT_LOADED)
+    result = plan(info, reboot_ok=True)
+    assert (result["action"], len(result["notices"])) == ("keep", 1), "that it is not held"
