@@ -45,6 +45,11 @@ def _boards_refuse(info, version, flavour):
     )
 
 
+def _forward(version=None):
+    """Return how to get another driver than that of before, which no nvidia_driver_version chooses."""
+    return f"set nvidia_driver_state to present and nvidia_driver_version to {version or 'one that is there'}"
+
+
 def _modules(info, previous):
     """Return (name -> version of prebuilt modules that the kernels of today need, why some are missing).
 
@@ -60,12 +65,13 @@ def _modules(info, previous):
             found[name] = None
         else:
             built, version = info["module_drivers"].get(name, {}), previous["version"]
-            fitting = [one for one in info["available"].get(name, []) if built.get(one, version) == version]
+            there = info["available"].get(name, [])
+            fitting = [one for one in there if built.get(one, version) == version]
             found[name] = served if served in fitting else next(iter(fitting), None)
             if not fitting:
                 missing.append(
                     f"Expected modules of the driver {version} for the kernel {kernel}, found no package {name} with"
-                    " them: boot a kernel that has them, or choose another nvidia_driver_version."
+                    f" them: boot a kernel that has them, or {_forward(_driver_packages.newest_driver(there, built))}."
                 )
     return found, missing
 
@@ -106,7 +112,7 @@ def _ask_or_refuse(result, info, wanted, previous, packages):
     if lost:
         raise DriverError(
             f"Expected the packages that served before, found no {', '.join(lost[:6])} in the repository any more:"
-            " choose another nvidia_driver_version."
+            f" {_forward()}."
         )
     return None, headers
 

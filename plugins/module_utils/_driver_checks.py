@@ -205,7 +205,11 @@ def prebuilt_for_next(info, wanted, layout, branch, flavour, version=None):
     found, built = info["available"].get(name, []), info["module_drivers"]
     if any(version is None or _driver_packages.serves(layout, name, one, version, built) for one in found):
         return [name], []
+    what, way_out = f"no package {name}", "or boot it"
+    if found:
+        newest = _driver_packages.newest_driver(found, built.get(name, {}))
+        what, way_out = f"{what} of the driver {version}", f"or set nvidia_driver_version to {newest}"
     return [], [
-        f"Expected modules for the kernel {later['release']}, which boots next, found no package {name}"
-        f"{f' of the driver {version}' if found else ''}: remove that kernel, or boot it, then run again."
+        f"Expected modules for the kernel {later['release']}, which boots next, found {what}: remove that kernel,"
+        f" {way_out}, then run again."
     ]

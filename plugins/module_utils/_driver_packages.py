@@ -155,6 +155,14 @@ def serves(layout, name, found, version, built):
     return upstream(found) == version
 
 
+def newest_driver(found, drivers):
+    """Return the newest driver that builds of a prebuilt module are for, None where nobody knows.
+
+    ``found``: versions of its package; ``drivers``: version of the package -> driver.
+    """
+    return max((drivers[one] for one in found if one in drivers), key=order, default=None)
+
+
 def _shared_versions(layout, names, available, built):
     """Return driver versions at which every package of ``names`` exists, newest first."""
     bound = [name for name in names if not has_own_version(layout, name)]
@@ -178,7 +186,7 @@ def choose_version(layout, names, available, built, branch, exact=None, installe
     of_branch = [one for one in versions if branch_of(one) == branch]
     if exact in versions or (exact is None and of_branch):
         return exact or (installed if installed in of_branch else of_branch[0])
-    wanted = exact or f"branch {branch}"
+    wanted, way_out = exact or f"branch {branch}", "set nvidia_driver_version to one that is there"
     missing = [name for name in names if not available.get(name)]
     if missing and not versions:
         found = f"no package {', '.join(missing)} in the repository"
@@ -192,9 +200,9 @@ def choose_version(layout, names, available, built, branch, exact=None, installe
         }
         each = (f"{name}: {', '.join(sorted(found, reverse=True)[:4])}" for name, found in drivers.items())
         found = "no version that all of them have (" + "; ".join(each) + ")"
-    raise DriverError(
-        f"Expected {', '.join(names)} at {wanted}, found {found}: set nvidia_driver_version to one that is there."
-    )
+        if _shared_versions(layout, names, available, {}):  # but for the modules of an older kernel
+            way_out = "boot the newest kernel, whose modules are for the newest driver"
+    raise DriverError(f"Expected {', '.join(names)} at {wanted}, found {found}: {way_out}.")
 
 
 def agree(layout, installed, branch, exact, current):
@@ -220,7 +228,7 @@ def exact_packages(layout, names, available, built, version):
             there = [f"{one} for {drivers[one]}" if one in drivers else one for one in available.get(name, [])[:4]]
             raise DriverError(
                 f"Expected the package {name} at {version}, found {', '.join(there) or 'none'}: set"
-                " nvidia_driver_version to one that is there."
+                f" nvidia_driver_version to {newest_driver(available.get(name, []), drivers) or 'one that is there'}."
             )
         chosen[name] = fitting[0]
     return chosen
@@ -257,7 +265,7 @@ def is_for_kernel(name):
 
 
 def follows_kernels(name):
-    """Return whether a package is a metapackage (linux-modules-nvidia-580-open-generic) of modules for newest kernels."""
+    """Return whether a package brings modules of the newest kernel (Ubuntu: linux-modules-nvidia-580-open-generic)."""
     return is_for_kernel(name) and not _KERNEL_IN_NAME.search(name)
 
 

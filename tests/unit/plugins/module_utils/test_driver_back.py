@@ -58,7 +58,9 @@ def test_without_modules_of_that_driver_for_the_kernel_nothing_moves():
     assert {"name": OLD_60, "version": "6.8.0-60.60+1"} in plan(other, **BACK)["packages"]
     del other["module_drivers"][OLD_60]["6.8.0-60.60+1"]
     other["available"][OLD_60] = ["6.8.0-60.63+2"]
-    assert "modules of the driver 570.195.03" in refusal(other, **BACK)
+    said = refusal(other, **BACK)
+    assert "modules of the driver 570.195.03" in said
+    assert said.endswith("or set nvidia_driver_state to present and nvidia_driver_version to 570.211.01.")
 
 
 def test_back_once_more_brings_what_a_kernel_update_wants_and_keeps_the_modules_of_the_other():

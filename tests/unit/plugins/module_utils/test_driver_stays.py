@@ -248,8 +248,19 @@ def test_a_kernel_that_boots_next_with_modules_of_another_driver_only_is_told():
     found = {"available": {MODULE_71: [build]}, "module_drivers": {MODULE_71: {build: "580.105.08"}}}
     result = plan(prebuilt(next_kernel=later, **found), **ARCHIVE)
     assert (result["action"], result["changes"]) == ("keep", [])
-    assert f"found no package {MODULE_71} of the driver 580.95.05" in result["lines"][-1]
+    way_out = "remove that kernel, or set nvidia_driver_version to 580.105.08"
+    assert f"no package {MODULE_71} of the driver 580.95.05: {way_out}" in result["lines"][-1]
+    booted = prebuilt(kernel="6.8.0-71-generic", loaded=None, packages=prebuilt()["packages"], **found)
+    assert f"found {build} for 580.105.08: set nvidia_driver_version to 580.105.08." in refusal(booted, **ARCHIVE)
     found["module_drivers"] = {MODULE_71: {build: "580.95.05"}}
     result = plan(prebuilt(next_kernel=later, **found), **ARCHIVE)
     assert result["changes"] == [{"name": MODULE_71, "from": None, "to": build}]
     assert result["changes_driver"] is False
+
+
+def test_modules_of_an_older_kernel_are_for_an_older_driver_only():
+    user = [name for name in prebuilt()["packages"] if name != MODULE_60]
+    available = {**dict.fromkeys(user, ["580.105.08-0ubuntu1"]), MODULE_60: ["6.8.0-60.60+1"]}
+    built = {MODULE_60: {"6.8.0-60.60+1": "580.95.05"}}
+    bare = host(os=UBUNTU, kernel="6.8.0-60-generic", available=available, module_drivers=built)
+    assert refusal(bare, **ARCHIVE).endswith("): boot the newest kernel, whose modules are for the newest driver.")
