@@ -209,19 +209,22 @@ def proof_problems(smi, loaded, versions, boards, expected_gpus, needs_fabric, k
     return problems + (kernel_signs(kernel_lines) if problems else []) + fatal_xids(kernel_lines)
 
 
+_MIG_MODES = ("enabled", "disabled")
+
+
 def mig_modes(text, wanted):
     """Return the boards whose MIG mode is to be switched, and those that wait for a reset or a boot, as indices.
 
     ``text``: rows ``index, mig.mode.current, mig.mode.pending`` of nvidia-smi; a board without MIG says [N/A].
-    ``wanted``: enabled or disabled.
+    ``wanted``: enabled or disabled; with any other mode no board is to change.
     """
     switch, due = [], []
     for line in text.splitlines():
         index, _comma, rest = line.partition(",")
         current, pending = [*(word.strip().lower() for word in rest.split(",")), "", ""][:2]
-        if current not in ("enabled", "disabled"):
+        if current not in _MIG_MODES or wanted not in _MIG_MODES:
             continue
-        pending = pending if pending in ("enabled", "disabled") else current
+        pending = pending if pending in _MIG_MODES else current
         if pending != wanted:
             switch.append(index.strip())
         elif current != wanted:

@@ -160,6 +160,18 @@ def test_a_mig_mode_that_waits_for_a_boot_is_one_too_when_the_host_may_boot():
     assert planned("asserted", mig_text=waits) is False
 
 
+def test_what_mig_was_in_an_earlier_play_does_not_count():
+    tasks = yaml.safe_load((ROLE / "tasks" / "look.yml").read_text())
+    facts = next(task["ansible.builtin.set_fact"] for task in tasks if "ansible.builtin.set_fact" in task)
+    text = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["__nvidia_driver_mig"]
+    environment = jinja2.nativetypes.NativeEnvironment()
+    environment.filters["gpufleet.sglang.driver_mig"] = _driver_state.mig_modes
+    before = {"__nvidia_driver_mig_now": {"mig": "0, Disabled, Disabled\n"}, "nvidia_driver_mig": "enabled"}
+    assert environment.from_string(text).render(before) == {"switch": ["0"], "due": []}
+    now = {**before, "__nvidia_driver_mig_now": facts["__nvidia_driver_mig_now"]}
+    assert environment.from_string(text).render(now) == {"switch": [], "due": []}
+
+
 def test_servers_that_a_boot_started_are_stopped_again_before_mig_changes():
     """They are enabled: the boot that brings the driver starts them, while this run has sent their clients away."""
     tasks = yaml.safe_load((ROLE / "tasks" / "mig.yml").read_text())

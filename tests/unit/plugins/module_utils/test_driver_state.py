@@ -262,6 +262,7 @@ def test_a_board_that_fell_off_the_bus_without_an_xid():
         ("0, [N/A], [N/A]\n", "enabled", [], []),
         ("0, Enabled, [N/A]\n", "enabled", [], []),
         ("", "enabled", [], []),
+        ("0, Disabled, Disabled\n1, Enabled, Enabled\n2, Disabled, Enabled\n", "keep", [], []),
     ],
 )
 def test_mig_by_board(text, wanted, switch, due):
