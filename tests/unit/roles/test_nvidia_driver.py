@@ -225,3 +225,22 @@ def test_unattended_upgrades_bring_no_kernel_without_its_prebuilt_module():
         assert left("linux-modules-6.8.0-61-generic", names)
     changed = unattended(["nvidia-dkms-580-server-open"], [module])
     assert not left("linux-image-6.8.0-61-generic", changed), "DKMS now"
+
+
+@pytest.mark.parametrize(
+    ("managed", "wish", "proven"),
+    [(True, "auto", "by its boards"), (True, "true", True), (True, "false", False), (False, "false", "by its boards")],
+)
+def test_a_fabric_is_proven_as_it_was_wished_also_after_a_way_back(managed, wish, proven):
+    """The set of before may have no fabric manager, and boards that are no fabric without one."""
+    tasks = yaml.safe_load((ROLE / "tasks" / "ask.yml").read_text())
+    text = next(task["gpufleet.sglang.driver_info"] for task in tasks if "gpufleet.sglang.driver_info" in task)
+    environment = jinja2.nativetypes.NativeEnvironment()
+    environment.filters.update(bool=bool)
+    names = {
+        "omit": "by its boards",
+        "__nvidia_driver_managed": managed,
+        "__nvidia_driver_plan": {"fabric_manager": False},  # of a way back without one
+        "__nvidia_driver_wanted": {"fabric_manager": wish},
+    }
+    assert environment.from_string(text["fabric_manager"]).render(names) == proven
