@@ -137,7 +137,7 @@ def back(info, wanted):
         if ends:
             return ends
     elif info["available"] is None and None in modules.values():
-        return dict(result, action="ask", query=sorted(modules))
+        return dict(result, action="ask", query=sorted(name for name, version in modules.items() if version is None))
     own = [name for name, version in previous["packages"].items() if _driver.upstream(version) != previous["version"]]
     there = {name: version for name, version in packages.items() if version is not None}
     return dict(

@@ -202,9 +202,10 @@ def _addition(result, info, wanted, wish):
     refusals = [one for one in (checks.runfile(info), *for_new) if one]
     if refusals:
         return _refused(result, refusals)
-    if info["available"] is None:
-        return dict(result, query=sorted({*wish.lacking, *wish.also_asked, *(wish.beside[name] for name in absent)}))
-    layout, available, built = wish.layout, info["available"], info["module_drivers"]
+    asked = {*wish.lacking, *wish.also_asked, *(wish.beside[name] for name in absent)}
+    if info["available"] is None and asked:
+        return dict(result, query=sorted(asked))
+    layout, available, built = wish.layout, info["available"] or {}, info["module_drivers"]
     new = [*wish.lacking, *(name for name in wish.modules if name in absent)]
     target.update(_driver_packages.beside(layout, absent, available, wish.current))
     target.update(_driver_packages.exact_packages(layout, new, available, built, wish.current))

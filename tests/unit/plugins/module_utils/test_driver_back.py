@@ -71,6 +71,7 @@ def test_back_once_more_brings_what_a_kernel_update_wants_and_keeps_the_modules_
     result = plan(dict(done, next_kernel=later, available={OLD_71: ["6.8.0-71.71+1"]}), **BACK)
     assert result["changes"] == [{"name": OLD_71, "from": None, "to": "6.8.0-71.71+1"}]
     assert (result["action"], result["changes_driver"]) == ("install", False), "beside a server"
+    assert plan(dict(done, next_kernel=later), **BACK)["query"] == [OLD_71], "the other module is there"
     nowhere = plan(dict(done, next_kernel=later, available={}), **BACK)
     assert (nowhere["action"], nowhere["changes"]) == ("keep", [])
     assert f"found no package {OLD_71}" in nowhere["lines"][-1]

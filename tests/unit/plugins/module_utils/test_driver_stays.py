@@ -72,6 +72,7 @@ def test_what_stands_beside_and_cannot_stay_moves_nothing_either():
     other = {**installed()["packages"], "nvidia-fabricmanager-570": "570.195.03-1"}
     result = plan(installed(packages=other, available={}))
     assert result["changes"] == [{"name": "nvidia-fabricmanager-570", "from": "570.195.03-1", "to": None}]
+    assert plan(installed(packages=other, available=None)) == result, "no repository is asked for a removal"
 
 
 @pytest.mark.parametrize(
