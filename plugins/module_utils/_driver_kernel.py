@@ -86,7 +86,9 @@ def has_module(release, root=MODULES):
 def certificates(settings=DKMS_SETTINGS):
     """Return paths of the keys that modules built on this host may be signed with: the site's own, or the usual ones.
 
-    Source: dkms_framework.conf of DKMS, which the shell reads: the last line counts.
+    Source: dkms_framework.conf of DKMS, which the shell reads: the last line counts. What the shell would fill in
+    ($dkms_tree/mok.pub) names no file here: then the usual ones are tried.
     """
     texts = [read_text(path) for pattern in settings for path in sorted(glob.glob(pattern))]
-    return tuple(_CERTIFICATE.findall("\n".join(texts))[-1:]) or CERTIFICATES
+    own = _CERTIFICATE.findall("\n".join(texts))[-1:]
+    return tuple(one for one in own if "$" not in one) or CERTIFICATES

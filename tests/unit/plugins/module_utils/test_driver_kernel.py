@@ -133,3 +133,5 @@ def test_a_site_has_a_key_of_its_own_for_modules(tmp_path):
     site = tmp_path / "framework.conf.d" / "site.conf"
     site.write_text('mok_signing_key="/root/a.key"\nmok_certificate="/root/a.der"\n')
     assert kernel.certificates(settings) == ("/root/a.der",)
+    site.write_text('mok_certificate="$dkms_tree/mok.pub"\n')
+    assert kernel.certificates(settings) == usual
