@@ -227,6 +227,9 @@ HOLD_PACKAGES = {"rhel": "python3-dnf-plugin-versionlock"}  # NVIDIA driver inst
 # What else belongs to a driver though its name has no "nvidia".
 OTHER_NAMES = ("libcuda1", "libcudadebugger1", "libnvcuvid1", "libnvoptix1", "libnvsdm", "cuda-drivers", "nvlsm")
 
+# Ubuntu's signatures of modules for one kernel: no part, since every branch shares them; they move with the modules.
+SIGNATURES = "linux-signatures-nvidia-"  # packages.ubuntu.com: linux-restricted-modules
+
 # Kernels: names, and beginnings of names, which end in a dash.
 KERNEL_NAMES = (
     "linux-image-",  # Debian, Ubuntu

@@ -14,6 +14,7 @@ import os
 import tempfile
 
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_host, _driver_managers, _driver_packages
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError, upstream
 
 PREFERENCES = "/etc/apt/preferences"
@@ -200,7 +201,7 @@ class Transaction:
 
     def beside(self, changes):
         """Return the changes of packages that are installed and no part of a driver: what it needs moves them."""
-        moved = [one for one in changes if one["from"] and one["to"]]
+        moved = [one for one in changes if one["from"] and one["to"] and not one["name"].startswith(tables.SIGNATURES)]
         return [one for one in moved if not _driver_packages.belongs(one["name"], one["to"])]
 
     # -- doing it ---------------------------------------------------------------------------------------------

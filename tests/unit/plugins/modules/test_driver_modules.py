@@ -284,10 +284,12 @@ def test_pins_of_the_host_stay_in_force(host, monkeypatch):
 def test_what_moves_beside_the_driver_is_told_and_a_kernel_is_refused(host, monkeypatch):
     warnings = []
     monkeypatch.setattr(AnsibleModule, "warn", lambda self, text: warnings.append(text))
-    host.packages = dict(OLD, libc6="2.36-9")
+    signatures = "linux-signatures-nvidia-6.8.0-60-generic"
+    host.packages = dict(OLD, **{"libc6": "2.36-9", signatures: "6.8.0-60.60"})
     host.simulation = UP + "Inst libc6 [2.36-9] (2.41-1 Debian:13 [amd64])\nInst dkms (3.0.10-8 Debian:12 [all])\n"
+    host.simulation += f"Inst {signatures} [6.8.0-60.60] (6.8.0-60.63 Ubuntu:24.04 [amd64])\n"
     assert change(host, _ansible_check_mode=True)["changed"]
-    # dkms is new, and moves nothing.
+    # dkms is new, and moves nothing; signatures are of the modules.
     assert warnings == ["What the driver needs moves other packages of this host too: libc6 2.36-9 -> 2.41-1."]
     host.simulation = UP + "Inst linux-image-6.12.0-1-amd64 (6.12-1 Debian:13 [amd64])\n"
     assert "the kernel linux-image-6.12.0-1-amd64 6.12-1 would come along" in change(host)["msg"]
