@@ -284,8 +284,8 @@ def _finished(result, info, wanted):
     result["reboot"] = moves and (_not_what_is_loaded(info, result, target) or bool(info["rivals"]))
     boots = wanted["reboot_ok"] and (result["reboot"] or info["reboot_required"])
     guarded = checks.in_use(info, wanted, moves and serves, boots)
+    result["packages"] = [{"name": name, "version": version} for name, version in sorted(target.items())]
     result.update(
-        packages=[{"name": name, "version": version} for name, version in sorted(target.items())],
         changes=changes,
         changes_driver=moves,
         lines=_lines(result, info, changes, wanted),
@@ -316,6 +316,8 @@ def _lines(result, info, changes, wanted):
         lines.append(f"  {one['name']} {one['from'] or '-'} -> {to}")
     if result["action"] == "install":
         lines.append("hold: " + ("every part" if wanted["hold"] else "nothing"))
+        if _driver_state.has_prebuilt(one["name"] for one in result["packages"]) and not wanted["allow_unattended"]:
+            lines.append("kernels: not by unattended upgrades, which know no prebuilt modules: run the role for them")
     if result["reboot"] or info["reboot_required"]:
         boot = "due afterwards" if result["reboot"] else "due"
     else:

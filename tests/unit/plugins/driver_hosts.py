@@ -24,6 +24,7 @@ WANTED = {
     "fabric_manager": "auto",
     "persistence": True,
     "allow_in_use": False,
+    "allow_unattended": False,
     "reboot_ok": False,
 }
 HOPPER = {"address": "0000:01:00.0", "device": "10de:2330", "generation": "hopper"}

@@ -239,6 +239,10 @@ def test_a_prebuilt_module_comes_that_was_built_for_the_driver_that_is_wanted():
     first = dict(info, packages={}, record={}, loaded=None, versions=host()["versions"])
     old = plan(first, version="580.95.05", **ARCHIVE)["packages"]
     assert {"name": MODULE_60, "version": "6.8.0-60.60+1"} in old
+    told = "kernels: not by unattended upgrades, which know no prebuilt modules: run the role for them"
+    assert told in plan(first, **ARCHIVE)["lines"]
+    assert told not in plan(first, allow_unattended=True, **ARCHIVE)["lines"]
+    assert told not in plan(host())["lines"], "DKMS builds for them"
     up = plan(info, version="580.105.08", **ARCHIVE)["changes"]
     assert {"name": MODULE_60, "from": "6.8.0-60.60+1", "to": "6.8.0-60.63+2"} in up
 
