@@ -198,7 +198,7 @@ def _addition(result, info, wanted, wish):
     result["notices"] = [*wish.missing, *filter(None, [unsigned])]
     if not (wish.lacking or absent or wish.gone):
         return dict(result, action="install", target=target)
-    for_new = [checks.secure_boot(info, wanted), *wish.missing] if wish.lacking else []
+    for_new = [checks.secure_boot(info, wanted), *wish.missing] if wish.brings_module else []
     refusals = [one for one in (checks.runfile(info), *for_new) if one]
     if refusals:
         return _refused(result, refusals)

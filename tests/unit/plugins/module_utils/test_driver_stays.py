@@ -62,6 +62,10 @@ def test_headers_beside_a_driver_that_has_left_the_repository_do_not_move_it(ver
 def test_a_part_that_is_missing_comes_at_the_version_of_the_driver_or_not_at_all():
     info = installed(available={"nvidia-fabricmanager": ["580.105.08-1", "580.95.05-1"]}, needs_fabric=True)
     assert plan(info)["changes"] == [{"name": "nvidia-fabricmanager", "from": None, "to": "580.95.05-1"}]
+    later = {"release": "6.1.0-41-amd64", "headers": False, "module": False}
+    for other in ({"next_kernel": later}, {"secure_boot": True}):
+        daemon = plan(dict(info, **other))
+        assert daemon["changes"] == plan(info)["changes"], "no module is built for a daemon"
     vanished = dict(info, available={"nvidia-fabricmanager": ["580.105.08-1"]})
     said = refusal(vanished)
     assert "nvidia-fabricmanager at 580.95.05, found 580.105.08-1: set nvidia_driver_version" in said
