@@ -31,16 +31,17 @@ def _remembered(info):
 
 def _boards_refuse(info, version, flavour):
     """Return why this driver does not serve the boards of today, None when it does: boards are exchanged, too."""
-    problem = _driver.branch_problem(_driver.branch_of(version), info["boards"]) if version else None
+    knows = not version or _driver.branch_problem(_driver.branch_of(version), info["boards"]) is None
     try:
         _driver.flavour_for(info["boards"], flavour or "auto")
     except DriverError:
-        problem = "other boards"
-    if not problem:
+        knows = False
+    if knows:
         return None
     what = ", ".join(sorted({f"{one['device']} at {one['address']}" for one in info["boards"]})[:4])
+    driver = f"{version or 'no known version'} ({flavour or 'no kernel modules'})"
     return (
-        f"Expected boards that the driver of before, {version} ({flavour or 'no kernel modules'}), knows, found {what}:"
+        f"Expected boards that the driver of before, {driver}, knows, found {what}:"
         " set nvidia_driver_version to a branch that does."
     )
 
@@ -66,7 +67,7 @@ def _modules(info, previous):
         else:
             built, version = info["module_drivers"].get(name, {}), previous["version"]
             there = info["available"].get(name, [])
-            fitting = [one for one in there if built.get(one, version) == version]
+            fitting = [one for one in there if _driver_packages.is_built_for(version, one, built)]
             found[name] = served if served in fitting else next(iter(fitting), None)
             if not fitting:
                 missing.append(

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_state
 from ansible_collections.gpufleet.sglang.plugins.module_utils import _driver_tables as tables
 from ansible_collections.gpufleet.sglang.plugins.module_utils._driver import DriverError, branch_of, order, upstream
 
 # Built for one kernel, versioned like that kernel.
 _FOR_KERNEL = ("linux-modules-nvidia-", "linux-objects-nvidia-")
-_MODULES_OF_DRIVER = re.compile(r"linux-modules-nvidia-\d{3}-")
 _KERNEL_IN_NAME = re.compile(r"-\d+\.\d+\.\d+-\d+(?:-[\w-]+)?$")
 _BRANCH_IN_NAME = re.compile(r"-(\d{3})(?=-|$)")
 _VERSION_IN_NAME = re.compile(r"-(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?=-|$)")  # nvidia-firmware-580-580.95.05 of Ubuntu
@@ -23,7 +23,7 @@ _VERSION_IN_NAME = re.compile(r"-(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?=-|$)")  # nvid
 
 def belongs(name, version):
     """Return whether an installed package is a part of a driver, by its name and by its version."""
-    if name == "nvlsm" or name.startswith(_FOR_KERNEL):
+    if name == "nvlsm" or is_for_kernel(name):
         return True
     return has_name_of_part(name) and upstream(version) is not None
 
@@ -151,8 +151,13 @@ def serves(layout, name, found, version, built):
     ``built``: of drivers_of_modules(). What it does not know may serve, the package manager refuses what does not.
     """
     if has_own_version(layout, name):
-        return built.get(name, {}).get(found, version) == version
+        return is_built_for(version, found, built.get(name, {}))
     return upstream(found) == version
+
+
+def is_built_for(version, found, drivers):
+    """Return whether the build ``found`` of a prebuilt module may be for a driver. ``drivers``: build -> driver."""
+    return drivers.get(found, version) == version
 
 
 def newest_driver(found, drivers):
@@ -251,7 +256,7 @@ def followers(layout, installed, names, available, version, leaving):
     """Return name -> full version of parts that are installed besides ``names``: they go to the same version."""
     found = {}
     for name in installed:
-        if name in names or name in leaving or has_own_version(layout, name) or name.startswith(_FOR_KERNEL):
+        if name in names or name in leaving or has_own_version(layout, name) or is_for_kernel(name):
             continue
         fitting = [one for one in available.get(name, []) if upstream(one) == version]
         if fitting:
@@ -274,13 +279,13 @@ def modules_for(packages, kernels):
 
     What they are linked from (linux-objects-nvidia) comes with them.
     """
-    named = [name for name in packages if _MODULES_OF_DRIVER.match(name) and not follows_kernels(name)]
+    named = (name for name in packages if _driver_state.has_prebuilt([name]) and not follows_kernels(name))
     kinds = {_without_kernel(name) for name in named}
     return {kind.format(kernel=kernel): kernel for kind in sorted(kinds) for kernel in kernels}
 
 
 def _without_kernel(name):
-    return _KERNEL_IN_NAME.sub("-{kernel}", name) if name.startswith(_FOR_KERNEL) else name
+    return _KERNEL_IN_NAME.sub("-{kernel}", name) if is_for_kernel(name) else name
 
 
 def _kind(name):
@@ -362,11 +367,9 @@ def heirs(gone, names, branch):
         after = _in_series(name, gone, names)
         bare = _BRANCH_IN_NAME.sub("", after)
         metapackage = bare == "nvidia-driver" or after.startswith(_METAPACKAGES)
-        if metapackage or name.startswith((*_FOR_KERNEL, _WITH_MODULE)):
-            continue
-        if {_kind(name), bare} & decided or _part(name) in parts_of_names:
-            continue
-        found[name] = [_BRANCH_IN_NAME.sub(f"-{branch}", after), bare]
+        with_module = is_for_kernel(name) or name.startswith(_WITH_MODULE)
+        if not (metapackage or with_module or {_kind(name), bare} & decided or _part(name) in parts_of_names):
+            found[name] = [_BRANCH_IN_NAME.sub(f"-{branch}", after), bare]
     return found
 
 

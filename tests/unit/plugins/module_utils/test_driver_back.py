@@ -104,3 +104,10 @@ def test_boards_that_the_driver_of_before_does_not_know(board):
     info["record"]["previous"] = {"version": "570.195.03", "packages": packages, "source": "nvidia"}
     said = refusal(info, state="previous")
     assert f"570.195.03 (open), knows, found {device} at 0000:01:00.0" in said
+
+
+def test_a_driver_of_before_without_a_version_is_judged_by_its_modules():
+    volta = {"address": "0000:01:00.0", "device": "10de:1db6", "generation": "volta"}
+    info = installed(boards=[volta])
+    info["record"]["previous"] = {"version": None, "packages": {"nvidia-kernel-open-dkms": "1"}, "source": "nvidia"}
+    assert "before, no known version (open), knows, found 10de:1db6" in refusal(info, state="previous")
