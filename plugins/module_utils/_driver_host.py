@@ -341,6 +341,7 @@ def read_host(module):
         "loaded_flavour": _driver_state.loaded_flavour(text),
         "packages": dict(parts, **{name: packages[name] for name in also if name in packages}),
         "unfinished": unfinished_of(module, system["distribution"]),
+        "leftovers": leftovers_of(module, system["distribution"]),
         "holds": holds,
         "versions": versions,
         "rivals": rivals,

@@ -280,6 +280,8 @@ def _finished(result, info, wanted):
     serves = bool(_driver_packages.parts(before)) or bool(info["loaded"])
     # Headers, and what else comes beside it, touch no driver that is in use.
     moves = any(one["from"] or (one["to"] and one["name"] not in beside) for one in changes)
+    if result["action"] == "remove":  # purged, which touches no driver that is in use
+        changes += [{"name": name, "from": one, "to": None} for name, one in sorted(info["leftovers"].items())]
     result["managed"] = result["action"] == "install" or checks.managed(info)
     result["reboot"] = moves and (_not_what_is_loaded(info, result, target) or bool(info["rivals"]))
     boots = wanted["reboot_ok"] and (result["reboot"] or info["reboot_required"])
@@ -321,6 +323,6 @@ def _lines(result, info, changes, wanted):
     if result["reboot"] or info["reboot_required"]:
         boot = "due afterwards" if result["reboot"] else "due"
     else:
-        boot = "not needed" if info["loaded"] else "if the module does not load"
+        boot = "not needed" if info["loaded"] or result["action"] == "remove" else "if the module does not load"
     lines.append("reboot: " + boot)
     return lines + result["notices"]

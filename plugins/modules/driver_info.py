@@ -128,6 +128,10 @@ unfinished:
   description: Parts of a driver that an interrupted run unpacked and did not configure, with their versions (apt).
   returned: success
   type: dict
+leftovers:
+  description: Parts of a driver of which nothing but configuration is left, with their versions (apt).
+  returned: success
+  type: dict
 available:
   description: Versions of O(query) in the repositories, newest first; null when nothing was asked for.
   returned: success

@@ -46,6 +46,7 @@ def host(**changes):
         "loaded_flavour": None,
         "packages": {},
         "unfinished": {},
+        "leftovers": {},
         "holds": [],
         "versions": {"kernel_module": None, "user_space": None, "fabric_manager": None},
         "rivals": [],

@@ -273,3 +273,11 @@ def test_modules_of_an_older_kernel_are_for_an_older_driver_only():
     built = {MODULE_60: {"6.8.0-60.60+1": "580.95.05"}}
     bare = host(os=UBUNTU, kernel="6.8.0-60-generic", available=available, module_drivers=built)
     assert refusal(bare, **ARCHIVE).endswith("): boot the newest kernel, whose modules are for the newest driver.")
+
+
+def test_the_plan_of_an_uninstallation_names_what_is_purged():
+    only = plan(host(leftovers={"nvidia-fabricmanager-570": "570.195.03-1"}), state="absent")
+    assert only["changes"] == [{"name": "nvidia-fabricmanager-570", "from": "570.195.03-1", "to": None}]
+    assert (only["changes_driver"], only["remove"]) == (False, []), "no server is stopped for that"
+    assert only["lines"][-1] == "reboot: not needed"
+    assert plan(installed(leftovers={"nvidia-fabricmanager-570": "570.195.03-1"}))["changes"] == []

@@ -193,6 +193,12 @@ def test_what_was_unpacked_only_is_configured(host):
     assert not change(host)["changed"]
 
 
+def test_configuration_that_was_left_is_told_apart(host):
+    host.packages, host.states = {"libcuda1": "580.95.05-1", "less": "590-2"}, {"libcuda1": "rc ", "less": "rc "}
+    info = run_module(driver_info, {"state_dir": host.state_dir})
+    assert (info["packages"], info["unfinished"], info["leftovers"]) == ({}, {}, {"libcuda1": "580.95.05-1"})
+
+
 def test_what_waits_for_a_trigger_is_installed(host):
     host.packages, host.states = dict(NEW), {"libcuda1": "iW "}
     info = run_module(driver_info, {"state_dir": host.state_dir})
