@@ -78,12 +78,14 @@ def _modules(info, previous):
 
 
 def _left_out(previous, kept):
-    """Return a notice on metapackages of before, which would bring the newest kernel's modules: one or none."""
+    """Return a notice on metapackages of before, which would bring modules of the newest kernel: one or none."""
     names = sorted(name for name in previous["packages"] if _driver_packages.follows_kernels(name) and name not in kept)
+    if not names:
+        return []
     return [
         f"{', '.join(names[:6])} does not come back: it brings modules of the newest kernel. Those of the kernels of"
         " this host come by themselves, and those of another one by another run."
-    ][: len(names)]
+    ]
 
 
 def _lost(info, packages):
